@@ -167,6 +167,20 @@ class EpisodeNotFound(GiveUp):
     """
 
 
+class ProposalConflict(GiveUp):
+    """The proposal is not in the state that this needs.
+
+    Read it again: it was decided on meanwhile, or it expired; its reason says why.
+    """
+
+
+class ProposalNotFound(GiveUp):
+    """No proposal has this id.
+
+    List them; one whose evidence was forgotten goes with it.
+    """
+
+
 class IdAmbiguous(GiveUp):
     """Several ids begin with this text.
 

@@ -306,6 +306,8 @@ class Status(StrEnum):
     """Its text is in `superseded_by`, which was made of several."""
     INVALIDATED = "invalidated"
     """It does not hold, and nothing takes its place."""
+    ARCHIVED = "archived"
+    """It holds, but nobody needed it for long: it is not shown by default."""
 
 
 HOLDING = (Status.ACTIVE.value, Status.CHALLENGED.value)

@@ -26,6 +26,8 @@ from anamnesis_pipeline.errors import (
     InvalidVectors,
     PageRefused,
     PageUnreachable,
+    ProposalConflict,
+    ProposalNotFound,
     RetryLater,
     RuleRefused,
     SpaceConflict,
@@ -49,6 +51,8 @@ SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"
 _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeNotFound, 404),
     (EpisodeConflict, 409),
+    (ProposalConflict, 409),
+    (ProposalNotFound, 404),
     (IdAmbiguous, 409),
     (SpaceNotFound, 404),
     (SpaceConflict, 409),

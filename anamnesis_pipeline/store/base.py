@@ -23,9 +23,11 @@ from anamnesis_pipeline.store.records.files import ArchiveRecords, FileRecords
 from anamnesis_pipeline.store.records.forgetting import ForgetRecords, Traces
 from anamnesis_pipeline.store.records.llm import LlmRecords
 from anamnesis_pipeline.store.records.messages import MessageRecords
+from anamnesis_pipeline.store.records.observations import ObservationRecords
 from anamnesis_pipeline.store.records.overview import OverviewRecords
 from anamnesis_pipeline.store.records.parts import PartRecords
 from anamnesis_pipeline.store.records.projects import ProjectRecords
+from anamnesis_pipeline.store.records.proposals import ProposalRecords
 from anamnesis_pipeline.store.records.queries import QueryRecords
 from anamnesis_pipeline.store.records.sessions import SessionRecords
 from anamnesis_pipeline.store.records.settings import SettingsRecords
@@ -49,6 +51,8 @@ class Store:
     documents: DocumentRecords
     episodes: EpisodeRecords
     statuses: StatusRecords
+    observations: ObservationRecords
+    proposals: ProposalRecords
     text: TextIndex
     vectors: VectorIndex
     spaces: SpaceRecords
@@ -93,6 +97,8 @@ class Store:
             documents=DocumentRecords(gateway),
             episodes=EpisodeRecords(gateway, native),
             statuses=StatusRecords(gateway),
+            observations=ObservationRecords(gateway),
+            proposals=ProposalRecords(gateway, native),
             llm=LlmRecords(gateway),
             settings=SettingsRecords(gateway),
             exclusion=ExclusionRecords(gateway),

@@ -370,6 +370,39 @@ TABLES = (
     ),
     # the subjects of posted statements, in the form in which they are compared; the episode's metadata has the text
     table("subjects", "episode_id", "subject", [by("subject")]),
+    # what is observed in sessions, notes and texts (origin: session or episode), and what is to be observed: noted
+    # counts what happened since it was
+    table("unobserved", "origin", "noted int"),
+    table(
+        "observations",
+        "number int",
+        "origin, signal, key, project, session_id, episode_id, message_id, at, quote, answer, answer_id",
+        [
+            by("origin"),
+            by("signal number"),
+            by("signal key number"),
+            by("signal project -number"),
+            by("episode_id"),
+            by("answer_id", {"answer_id": NOT_EMPTY}),
+        ],
+        serial="number",
+        wide=True,
+    ),
+    # proposals: `change`, `evidence` and `applied`, what undoing needs, are JSON; `record_id`: the note that accepting
+    # posted
+    table(
+        "proposals",
+        "proposal_id",
+        "kind, project, target, title, change, evidence, confidence real, detector, created_at, state, "
+        "decided_at text?, decided_by, reason, reopens, applied text?, record_id",
+        [
+            by("state -created_at proposal_id"),
+            by("kind target"),
+            by("record_id", {"record_id": NOT_EMPTY}),
+        ],
+        wide=True,
+    ),
+    table("proposal_evidence", "proposal_id, episode_id", "", [by("episode_id")]),
     # queries: `asked` holds the other fields of the request as JSON, `found` the number of episodes found
     table(
         "query_log", "number int", "asked_at, query, asked, found int, used_at text?", [by("asked_at")], serial="number"

@@ -16,6 +16,7 @@ from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_r
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.links import Link
+from anamnesis_pipeline.store.records.observations import drop_unfounded, forget_evidence, note_unobserved
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.records.statuses import EDITED, STATUS_FIELDS, Cause, forget_history, set_status
@@ -405,7 +406,7 @@ def _drop_outdated_merges(tables: Tables, native: Native, written: Sequence[Writ
 def write_rows(tables: Tables, native: Native, written: Sequence[Written]) -> None:
     """Insert or update episodes with their passages by id, each id once; what is known of consolidation stays."""
     ids = [episode.episode_id for episode, _ in written]
-    fields = ("episode_id", "number", "project", "own_project")
+    fields = ("episode_id", "number", "project", "own_project", "content_hash")
     held = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", ids, fields)}
     aliases = read_aliases(tables)
     new: list[Row] = []
@@ -484,6 +485,11 @@ def write_rows(tables: Tables, native: Native, written: Sequence[Written]) -> No
             )
         )
     native.note_lacking(tables, lacking)
+    note_unobserved(tables, [*new, *changed])
+    other = [e for e, _ in written if e.episode_id in held and held[e.episode_id]["content_hash"] != e.content_hash]
+    if other:
+        texts = {episode.episode_id: f"{episode.summary}\n{episode.raw_exchange}" for episode in other}
+        remove_episodes(tables, native, drop_unfounded(tables, texts))
 
 
 def remove_episodes(tables: Tables, native: Native, episode_ids: Iterable[str]) -> None:
@@ -505,6 +511,8 @@ def remove_episodes(tables: Tables, native: Native, episode_ids: Iterable[str]) 
     links.release(tables, ids)
     forget_history(tables, ids)
     forget_subjects(tables, ids)
+    note_unobserved(tables, held)
+    remove_episodes(tables, native, forget_evidence(tables, ids))
     queries.remove_queries_of(tables, ids)
     chat.forget_messages_of(tables, ids)
 

@@ -1,0 +1,194 @@
+"""Observations, and what is to be observed: the sessions of logs, and the notes and texts, that came or changed."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, write_all
+from anamnesis_pipeline.store.knowledge_model import EVIDENCE, Observation, Signal
+from anamnesis_pipeline.store.records.session_notes import is_of_log
+from anamnesis_pipeline.store.records.settings import names_of, read_aliases, store_name
+from anamnesis_pipeline.store.values import instant, moment, sought
+
+_UNSEEN_KINDS = frozenset({"code", "session", "rolling"})
+"""Kinds of episodes that repeat others, or hold no statement."""
+_FIELDS = ("episode_id", "source", "session_id", "kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Unobserved:
+    """A session of a log, or an episode that is of none, in which something changed; `noted` grows with each change."""
+
+    origin: str
+    noted: int
+
+
+class ObservationRecords:
+    """Observations by what they are about. They go with their episode, and with its text when this becomes another."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def unobserved(self, limit: int) -> list[Unobserved]:
+        """Return what is to be observed, by id."""
+        with self._gateway.read() as tables:
+            rows = tables["unobserved"].find({}, order=["origin"], limit=limit)
+        return [Unobserved(**row) for row in rows]
+
+    def unobserved_count(self) -> int:
+        """Count the sessions, notes and texts to be observed."""
+        with self._gateway.read() as tables:
+            return tables["unobserved"].count({})
+
+    def note_all(self) -> None:
+        """Let everything be observed again: the rules are others now."""
+        with self._gateway.read() as tables:
+            origins = {_origin(row) for row in tables["episodes"].each({}, _FIELDS)}
+        write_all(self._gateway, sorted(origins - {""}), _note)
+
+    def settle(self, of: Unobserved, found: Sequence[Observation]) -> int:
+        """Write what was observed in a session, note or text in place of what was observed there before. What is the
+        same keeps its number. Return how many are new. It stays to be observed if it changed meanwhile.
+        """
+
+        def work(tables: Tables) -> int:
+            held = {_content(row): row["number"] for row in tables["observations"].find({"origin": of.origin})}
+            wanted = {_content(row): row for row in (_row(of.origin, each) for each in found)}
+            present = tables["episodes"].among("episode_id", {r["episode_id"] for r in wanted.values()}, ["episode_id"])
+            stored = {row["episode_id"] for row in present}
+            gone = [number for content, number in held.items() if content not in wanted]
+            for batch in batches(gone):
+                tables["observations"].delete({"number": {"$in": list(batch)}})
+            new = [row for key, row in wanted.items() if key not in held and row["episode_id"] in stored]
+            tables["observations"].insert(new)
+            tables["unobserved"].delete({"origin": of.origin, "noted": of.noted})
+            return len(new)
+
+        return self._gateway.write(work)
+
+    def after(self, signal: Signal, number: int, limit: int) -> list[Observation]:
+        """Return observations in the order in which they were stored, behind `number`."""
+        match = {"signal": signal.value, "number": {"$gt": number}}
+        return self._found(match, order=["number"], limit=limit)
+
+    def same(self, signal: Signal, key: str, limit: int) -> list[Observation]:
+        """Return the observations of one thing, the oldest stored first."""
+        return self._found({"signal": signal.value, "key": sought(key)}, order=["number"], limit=limit)
+
+    def of_project(self, signal: Signal, project: str, limit: int) -> list[Observation]:
+        """Return the newest observations of a project, the newest first. Names are those of projects as stored."""
+        with self._gateway.read() as tables:
+            aliases = read_aliases(tables)
+        match = {"signal": signal.value, "project": {"$in": sorted(names_of(aliases, project))}}
+        return self._found(match, order=["-number"], limit=limit)
+
+    def of_episode(self, episode_id: str) -> list[Observation]:
+        """Return what was observed in an episode."""
+        return self._found({"episode_id": sought(episode_id)}, order=["number"], limit=1_000)
+
+    def counts(self) -> dict[str, int]:
+        """Return signal -> the number of its observations."""
+        with self._gateway.read() as tables:
+            return {row["signal"]: row["rows"] for row in tables["observations"].sums({}, by=["signal"])}
+
+    def _found(self, match: Match, order: Sequence[str], limit: int) -> list[Observation]:
+        with self._gateway.read() as tables:
+            rows = tables["observations"].find(match, order=order, limit=limit)
+            aliases = read_aliases(tables)
+        return [_observation(row, aliases) for row in rows]
+
+
+# --- within a transaction --------------------------------------------------------------------------------
+
+
+def note_unobserved(tables: Tables, rows: Iterable[Row]) -> None:
+    """Let the sessions, notes and texts of these rows of episodes be observed again."""
+    _note(tables, sorted({_origin(row) for row in rows} - {""}))
+
+
+def forget_evidence(tables: Tables, episode_ids: Collection[str]) -> list[str]:
+    """Remove what was observed in episodes that are removed, and the proposals that quote them. Return the ids of the
+    notes that accepting these posted, which are to go, too.
+    """
+    ids = sorted(episode_ids)
+    tables["observations"].delete({"$or": [{"episode_id": {"$in": ids}}, {"answer_id": {"$in": ids}}]})
+    tables["unobserved"].delete({"origin": {"$in": ids}})
+    return _drop(tables, {row["proposal_id"] for row in tables["proposal_evidence"].among("episode_id", ids)})
+
+
+def drop_unfounded(tables: Tables, texts: Mapping[str, str]) -> list[str]:
+    """Remove what was observed in episodes whose text becomes another, and the proposals that quote words which are
+    there no longer. Return as `forget_evidence`.
+
+    :param texts: episode -> all its new text.
+    """
+    ids = sorted(texts)
+    tables["observations"].delete({"$or": [{"episode_id": {"$in": ids}}, {"answer_id": {"$in": ids}}]})
+    quoting = {row["proposal_id"] for row in tables["proposal_evidence"].among("episode_id", ids)}
+    unfounded: set[str] = set()
+    for row in tables["proposals"].among("proposal_id", quoting, ["proposal_id", "evidence"]):
+        evidence = EVIDENCE.validate_json(row["evidence"])
+        if any(each.episode_id in texts and each.quote not in texts[each.episode_id] for each in evidence):
+            unfounded.add(row["proposal_id"])
+    return _drop(tables, unfounded)
+
+
+def _drop(tables: Tables, proposal_ids: Collection[str]) -> list[str]:
+    if not proposal_ids:
+        return []
+    match = {"proposal_id": {"$in": sorted(proposal_ids)}}
+    posted = [row["record_id"] for row in tables["proposals"].find(match, ["record_id"]) if row["record_id"]]
+    tables["proposals"].delete(match)
+    tables["proposal_evidence"].delete(match)
+    return posted
+
+
+def _note(tables: Tables, origins: Sequence[str]) -> None:
+    if origins:
+        match = {"origin": {"$in": list(origins)}}
+        if tables["unobserved"].update(match, {}, add={"noted": 1}) < len(origins):
+            tables["unobserved"].add([{"origin": each, "noted": 1} for each in origins])
+
+
+def _origin(row: Mapping[str, str]) -> str:
+    """Return the session of an episode of a log, the episode's own id if it is of none, or nothing if it is not
+    observed.
+    """
+    if row["kind"] in _UNSEEN_KINDS:
+        return ""
+    return row["session_id"] if is_of_log(row["source"], row["session_id"]) else row["episode_id"]
+
+
+def _row(origin: str, of: Observation) -> Row:
+    return {
+        "origin": origin,
+        "signal": of.signal.value,
+        "key": of.key,
+        "project": of.project,
+        "session_id": of.session_id,
+        "episode_id": of.episode_id,
+        "message_id": of.message_id,
+        "at": instant(of.at) if of.at else "",
+        "quote": of.quote,
+        "answer": of.answer,
+        "answer_id": of.answer_id,
+    }
+
+
+def _content(row: Row) -> tuple[str, ...]:
+    return tuple(str(row[name]) for name in ("signal", "key", "project", "episode_id", "message_id", "quote", "answer"))
+
+
+def _observation(row: Row, aliases: Mapping[str, str]) -> Observation:
+    return Observation(
+        Signal(row["signal"]),
+        row["key"],
+        row["episode_id"],
+        row["quote"],
+        project=store_name(aliases, row["project"]),
+        session_id=row["session_id"],
+        message_id=row["message_id"],
+        at=moment(row["at"]) if row["at"] else None,
+        answer=row["answer"],
+        answer_id=row["answer_id"],
+        number=row["number"],
+    )
