@@ -36,6 +36,7 @@ from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import SummarizerName
 from anamnesis_pipeline.parsing.claude_logs.value import MIN_VALUE, WEIGHTS
+from anamnesis_pipeline.store.knowledge_model import UNDONE_EXACTLY, Kind
 from anamnesis_pipeline.store.mongo.address import MASK, masked
 
 ENV_PREFIX = "ANAMNESIS_"
@@ -406,6 +407,17 @@ class Settings(LlmSettings):
     merge_cosine: float = Field(
         0.84, ge=0.5, le=1, description="Min cosine of episodes of different origin that are proposed for a merge"
     )
+    dream_auto: Texts = Field(
+        (),
+        title="Accepted automatically",
+        description="Kinds of proposals accepted as soon as they are made, separated by `,`; each can be undone. "
+        f"Allowed: {', '.join(sorted(UNDONE_EXACTLY))}",
+    )
+    dream_off: Texts = Field(
+        (),
+        title="Not proposed",
+        description=f"Kinds of proposals that are not made, separated by `,`, of: {', '.join(sorted(Kind))}",
+    )
     idle_minutes: int = Field(
         30, ge=1, le=1440, description="Minutes without a new message after which an open exchange is closed"
     )
@@ -420,6 +432,15 @@ class Settings(LlmSettings):
     )
     local_only: bool = Field(False, description="Refuse every model download and every call to another machine")
     lock_env: bool = Field(False, description="Let environment and `config.toml` override stored settings")
+
+    @field_validator("dream_auto", "dream_off")
+    @classmethod
+    def _known_kinds(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        allowed = UNDONE_EXACTLY if info.field_name == "dream_auto" else frozenset(Kind)
+        for name in value:
+            if name not in allowed:
+                raise ValueError(f"{name!r} must be one of {', '.join(sorted(allowed))}")
+        return value
 
     @field_validator("log_roots", mode="before")
     @classmethod

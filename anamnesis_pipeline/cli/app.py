@@ -24,6 +24,7 @@ from rich.console import Console
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli import config as config_command
 from anamnesis_pipeline.cli import doctor as doctor_command
+from anamnesis_pipeline.cli import dream as dream_command
 from anamnesis_pipeline.cli import exclude as exclude_command
 from anamnesis_pipeline.cli import forget as forget_command
 from anamnesis_pipeline.cli import ingest as ingest_command
@@ -97,6 +98,7 @@ app.command("show")(show_command)
 app.command("install")(install_command)
 app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")
+app.add_typer(dream_command.app, name="dream")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

@@ -42,9 +42,6 @@ _EDITING = re.compile(
     r"(?:Multi|Notebook)?Edit|Write|str_replace\w*|mcp__\w+__(?:write|edit|create|patch)_?(?:text_)?file"
 )
 _VIEWING = re.compile(r"\ncommand: (?:view|undo_edit)(?:\n|\Z)")
-_COMMAND = re.compile(
-    r"\ncommand: (.*?)(?=\n(?:description|timeout|run_in_background|sandbox|dangerouslyDisableSandbox): |\Z)", re.DOTALL
-)
 _TODO = re.compile(r"\{[^{}]*\}")
 _TODO_FIELD = re.compile(r'"(content|subject|status)":"((?:[^"\\]|\\.)*)"')
 _TODO_LINE = re.compile(r"^todos\[(\d+)\]\.(content|status): (.*)$", re.MULTILINE)
@@ -268,8 +265,8 @@ class Gathered:
             if found := _TASK_MADE.search(message.text):
                 self.tasks[found[1]] = (found[2].strip(), "pending")
         elif name in _SHELLS:
-            if found := _COMMAND.search(text):
-                self._ran(found[1], message.text, is_error=is_error)
+            if script := commands.script_of(text):
+                self._ran(script, message.text, is_error=is_error)
         elif is_error or _VIEWING.search(text) or len(self.files) >= MAX_FILES:
             return
         elif found := _PATH.search(text):

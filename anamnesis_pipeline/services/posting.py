@@ -103,6 +103,16 @@ class EpisodeWriter:
             self.embed([episode.episode_id])
         return episode, created
 
+    def prepared(self, draft: EpisodeDraft) -> tuple[Episode, list[Passage]]:
+        """Return the episode of a draft, masked, and its passages, with nothing written.
+
+        :raises InvalidEpisode: the summary is blank.
+        :raises Excluded: a rule excludes its project or its text.
+        """
+        episode = self._episode(draft)
+        refuse(self._exclusions.of_episode(episode))
+        return episode, self._passages(episode)
+
     def preview(self, draft: EpisodeDraft) -> Preview:
         """Return what `create` would do, with nothing written. Raises as `create`."""
         episode = self._episode(draft)

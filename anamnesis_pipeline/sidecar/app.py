@@ -55,6 +55,7 @@ from anamnesis_pipeline.sidecar.routes import log as log_routes
 from anamnesis_pipeline.sidecar.routes import memory as memory_routes
 from anamnesis_pipeline.sidecar.routes import overview as overview_routes
 from anamnesis_pipeline.sidecar.routes import project as project_routes
+from anamnesis_pipeline.sidecar.routes import proposals as proposals_routes
 from anamnesis_pipeline.sidecar.routes import query as query_routes
 from anamnesis_pipeline.sidecar.routes import reembed as reembed_routes
 from anamnesis_pipeline.sidecar.routes import rolling as rolling_routes
@@ -93,6 +94,7 @@ _ROUTERS = (
     crawler_config_routes.router,
     reembed_routes.router,  # before the episodes' routes, which match any path
     rolling_routes.router,
+    proposals_routes.router,
     upload_routes.router,
     episodes_routes.router,
     exclusion_routes.router,

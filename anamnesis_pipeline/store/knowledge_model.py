@@ -23,6 +23,9 @@ class Signal(StrEnum):
     DECISION = "decision"
     PREFERENCE = "preference"
     FACT = "fact"
+    """A person tells something to be remembered."""
+    CHANGE = "change"
+    """Claude tells that something is no longer as it was."""
     STEPS = "steps"
     """Commands that succeeded one after the other; the key is their sequence."""
     NOTE = "note"
@@ -66,6 +69,12 @@ class Kind(StrEnum):
     PATTERN = "pattern"
     DOUBT = "doubt"
     ARCHIVE = "archive"
+
+
+UNDONE_EXACTLY = frozenset(
+    {Kind.MERGE, Kind.SUPERSEDE, Kind.CONTRADICTION, Kind.DRIFT, Kind.DOUBT, Kind.ARCHIVE},
+)
+"""Kinds that only change statuses and tags, so that undoing leaves everything as it was."""
 
 
 class State(StrEnum):

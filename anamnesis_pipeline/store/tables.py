@@ -379,7 +379,7 @@ TABLES = (
         "origin, signal, key, project, session_id, episode_id, message_id, at, quote, answer, answer_id",
         [
             by("origin"),
-            by("signal number"),
+            by("number signal"),
             by("signal key number"),
             by("signal project -number"),
             by("episode_id"),

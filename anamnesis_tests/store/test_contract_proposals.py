@@ -228,10 +228,10 @@ def test_same_observation_keeps_its_number(store: Store) -> None:
     say(store, "a", "error: x, error: y", source="log", session_id="s1", kind="exchange")
     (seen,) = store.observations.unobserved(10)
     assert store.observations.settle(seen, [observation("a", "error: x")]) == 1
-    (first,) = store.observations.after(Signal.ERROR, 0, 10)
+    (first,) = store.observations.after([Signal.ERROR], 0, 10)
     both = [observation("a", "error: x"), observation("a", "error: y")]
     assert store.observations.settle(seen, both) == 1
-    assert [each.quote for each in store.observations.after(Signal.ERROR, first.number, 10)] == ["error: y"]
+    assert [each.quote for each in store.observations.after([Signal.ERROR], first.number, 10)] == ["error: y"]
     assert len(store.observations.same(Signal.ERROR, "k", 10)) == 2
     assert store.observations.counts() == {"error": 2}
     store.observations.settle(seen, both[1:])

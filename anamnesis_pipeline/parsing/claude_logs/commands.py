@@ -12,6 +12,11 @@ MAX_SCRIPT_CHARS = 20_000
 """Limit of a script that is parsed; a longer one is mostly a here-document."""
 SHOWN_CHARS = 160
 
+_SHELLS = ("Bash\n", "PowerShell\n")
+_GIVEN = re.compile(
+    r"\ncommand: (.*?)(?=\n(?:description|timeout|run_in_background|sandbox|dangerouslyDisableSandbox): |\Z)", re.DOTALL
+)
+
 _LOOKING = frozenset(
     """
     ls cat grep egrep fgrep rg ag fd head tail echo printf pwd cd wc which type whereis tree file stat du df ps top env
@@ -122,6 +127,12 @@ def commands_of(script: str) -> Iterator[tuple[str, list[str], list[str]]]:
                 name, rest = program(rest)
             if name:
                 yield name, rest, words
+
+
+def script_of(text: str) -> str:
+    """Return the script in the input of a shell tool, as it was given; empty: this is the input of another tool."""
+    found = _GIVEN.search(text) if text.startswith(_SHELLS) else None
+    return found[1] if found else ""
 
 
 def matters(script: str) -> bool:

@@ -77,7 +77,7 @@ class ConsolidationRunOut(TypedDict):
     seconds: float
 
 
-class ProposalOut(TypedDict):
+class ClusterOut(TypedDict):
     """A cluster and what became of it: `proposed`, `merged`, `not the same`, `private`, `too long`, `changed` or
     `no answer`. `similarity` is the lowest cosine of a pair. Of what is private the project is `private`, and no id is
     named.
@@ -96,7 +96,7 @@ class MergedOut(TypedDict):
     dry_run: bool
     sampled: int
     counts: dict[str, int]
-    proposals: list[ProposalOut]
+    proposals: list[ClusterOut]
     problem: str
 
 

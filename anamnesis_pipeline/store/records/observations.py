@@ -65,20 +65,20 @@ class ObservationRecords:
 
         return self._gateway.write(work)
 
-    def after(self, signal: Signal, number: int, limit: int) -> list[Observation]:
+    def after(self, signals: Collection[Signal], number: int, limit: int) -> list[Observation]:
         """Return observations in the order in which they were stored, behind `number`."""
-        match = {"signal": signal.value, "number": {"$gt": number}}
+        match = {"signal": {"$in": sorted(signals)}, "number": {"$gt": number}}
         return self._found(match, order=["number"], limit=limit)
 
     def same(self, signal: Signal, key: str, limit: int) -> list[Observation]:
         """Return the observations of one thing, the oldest stored first."""
         return self._found({"signal": signal.value, "key": sought(key)}, order=["number"], limit=limit)
 
-    def of_project(self, signal: Signal, project: str, limit: int) -> list[Observation]:
+    def of_project(self, signals: Collection[Signal], project: str, limit: int) -> list[Observation]:
         """Return the newest observations of a project, the newest first. Names are those of projects as stored."""
         with self._gateway.read() as tables:
             aliases = read_aliases(tables)
-        match = {"signal": signal.value, "project": {"$in": sorted(names_of(aliases, project))}}
+        match = {"signal": {"$in": sorted(signals)}, "project": {"$in": sorted(names_of(aliases, project))}}
         return self._found(match, order=["-number"], limit=limit)
 
     def of_episode(self, episode_id: str) -> list[Observation]:

@@ -59,6 +59,8 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /chat": {},
     "GET /api/jsonl/status": {},
     "GET /api/consolidation/status": {},
+    "GET /api/proposals": {},
+    "GET /api/dream": {},
     "GET /api/embedding/config": {},
     "GET /api/embedding/spaces": {},
     "GET /api/episodes/reembed/status": {},
@@ -121,6 +123,7 @@ NOT_OF_EPISODES = (
 """Settings, machines and files of this project."""
 OF_WHAT_IS_NAMED = (
     "GET /api/history",
+    "GET /api/proposals/{proposal_id}",
     "GET /api/episodes/{episode_id:path}",
     "GET /dashboard/episodes/{episode_id:path}",
     "GET /dashboard/episode/text",

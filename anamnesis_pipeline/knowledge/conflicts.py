@@ -1,0 +1,115 @@
+"""Detectors of statements that cannot both hold: superseded notes, contradictions, and doubts about old ones."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from anamnesis_pipeline.knowledge.detecting import Memory, Near
+from anamnesis_pipeline.knowledge.observing import CLAUDE, REASONS
+from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
+from anamnesis_pipeline.model import Status
+from anamnesis_pipeline.store.knowledge_model import (
+    Change,
+    Evidence,
+    Kind,
+    Observation,
+    Proposal,
+    Signal,
+    StatusEdit,
+    dated,
+)
+
+SHARED = 0.5
+"""Least share of the shorter statement's words that both have."""
+AKIN = 0.55
+"""Least cosine of two statements on the same subject."""
+OLD = timedelta(days=30)
+"""Age from which on a statement is doubted when something newer speaks against it."""
+TITLE_CHARS = 100
+_SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION)
+
+
+class SupersededNotes:
+    """A newer note that says something else on the subject of an older one."""
+
+    kind = Kind.SUPERSEDE
+    signals = (Signal.NOTE,)
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield one for each older note that a newer one corrects; either may be the new one here."""
+        for of in memory.holding(fresh):
+            for near in memory.statements(of.project).near(of, [Signal.NOTE]):
+                older, newer = sorted((of, near.observation), key=lambda each: str(each.at))
+                why = _conflict(older, newer, near)
+                if why and older.at != newer.at and older.episode_id != newer.episode_id:
+                    change = Change((StatusEdit(older.episode_id, Status.SUPERSEDED, newer.episode_id),))
+                    yield _proposal(self.kind, older, newer, change, near, memory, "superseded_notes", why)
+
+
+class Contradictions:
+    """A session states the opposite of a topic, a decision or a preference, without saying why."""
+
+    kind = Kind.CONTRADICTION
+    signals = _SAID
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield one for each older statement that a person contradicts."""
+        for of in memory.holding(fresh):
+            if of.key == CLAUDE or of.answer or REASONS.search(of.quote):
+                continue
+            near = memory.statements(of.project).near(
+                of, [Signal.TOPIC, Signal.NOTE, Signal.DECISION, Signal.PREFERENCE]
+            )
+            for each in near:
+                older = each.observation
+                is_before = older.at is not None and of.at is not None and older.at < of.at
+                if not is_before or older.session_id == of.session_id != "" or older.key == CLAUDE:
+                    continue
+                if why := _conflict(older, of, each):
+                    change = Change(
+                        tuple(StatusEdit(name, Status.CHALLENGED) for name in sorted({older.episode_id, of.episode_id}))
+                    )
+                    yield _proposal(self.kind, older, of, change, each, memory, "contradictions", why)
+                    break
+
+
+class Doubts:
+    """An old note that what was said or done later speaks against."""
+
+    kind = Kind.DOUBT
+    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION)
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield one for each old note."""
+        for of in memory.holding(fresh):
+            for near in memory.statements(of.project).near(of, [Signal.NOTE, Signal.TOPIC]):
+                older = near.observation
+                is_old = older.at is not None and of.at is not None and of.at - older.at >= OLD
+                if is_old and (why := _conflict(older, of, near)):
+                    change = Change((StatusEdit(older.episode_id, Status.CHALLENGED),))
+                    yield _proposal(self.kind, older, of, change, near, memory, "doubts", why)
+                    break
+
+
+def _conflict(older: Observation, newer: Observation, near: Near) -> str:
+    """Return why the newer one says something else on the same subject; empty: it does not."""
+    if near.shared < SHARED or (near.cosine is not None and near.cosine < AKIN):
+        return ""
+    return conflicts(claim_of(older.quote), claim_of(newer.quote))
+
+
+def _proposal(
+    kind: Kind, older: Observation, newer: Observation, change: Change, near: Near, memory: Memory, name: str, why: str
+) -> Proposal:
+    evidence = [Evidence(each.episode_id, each.quote, each.message_id, each.at) for each in (older, newer)]
+    certain = near.shared if near.cosine is None else (near.shared + near.cosine) / 2
+    return Proposal(
+        kind,
+        older.project,
+        f"{kind} {older.episode_id} {older.quote}",
+        f"{newer.quote} ({why})"[:TITLE_CHARS],
+        change,
+        dated(evidence),
+        round(min(0.95, certain), 2),
+        name,
+        memory.now,
+    )

@@ -1,0 +1,164 @@
+"""What detectors are, and what they see of the memory."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anamnesis_pipeline.embeddings.base import Embedder
+from anamnesis_pipeline.knowledge.statements import Claim, Weights, claim_of
+from anamnesis_pipeline.model import HOLDING, EpisodeHead
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.knowledge_model import Evidence, Kind, Observation, Proposal, Signal
+
+MAX_SAME = 200
+"""Observations of one thing that are compared."""
+MAX_STATEMENTS = 20_000
+"""Statements of a project that are compared, the newest ones: some 10 MB."""
+MAX_PROJECTS = 4
+"""Projects whose statements are in memory at once."""
+MAX_HAVING = 500
+"""Statements that may share a word which finds others; one that more have says nothing of the subject."""
+MAX_NEAR = 12
+MAX_KEPT = 20_000
+"""Episodes, without their texts, that are in memory at once."""
+STATED = (
+    Signal.NOTE,
+    Signal.TOPIC,
+    Signal.DECISION,
+    Signal.PREFERENCE,
+    Signal.FACT,
+    Signal.CORRECTION,
+    Signal.CHANGE,
+)
+"""Signals of what states something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A statement like another one. `alike`: by words, `cosine`: by meaning, if that was compared; both in [0, 1]."""
+
+    observation: Observation
+    claim: Claim
+    alike: float
+    shared: float
+    cosine: float | None
+
+
+class Statements:
+    """What was stated in a project, by the words that it has."""
+
+    def __init__(self, found: Sequence[Observation], embedder: Embedder | None) -> None:
+        self._observations = list(found)
+        self._claims = [claim_of(each.quote) for each in found]
+        self._weights = Weights(self._claims)
+        self._having: dict[str, list[int]] = {}
+        for place, claim in enumerate(self._claims):
+            for stem in claim.stems:
+                self._having.setdefault(stem, []).append(place)
+        self._embedder = embedder
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+
+    def near(self, of: Observation, signals: Collection[Signal], most: int = MAX_NEAR) -> list[Near]:
+        """Return statements of these signals that share words with one, but for itself, the most alike first."""
+        claim = claim_of(of.quote)
+        places = {
+            place
+            for stem in claim.stems
+            if len(having := self._having.get(stem, ())) <= MAX_HAVING
+            for place in having
+            if self._observations[place].signal in signals and self._observations[place].number != of.number
+        }
+        rated = sorted(
+            ((self._weights.alike(claim, self._claims[place]), place) for place in places),
+            key=lambda each: (-each[0], each[1]),
+        )[:most]
+        cosines = self._cosines(of.quote, [self._claims[place].text for _, place in rated])
+        return [
+            Near(
+                self._observations[place],
+                self._claims[place],
+                alike,
+                self._weights.shared(claim, self._claims[place]),
+                cosine,
+            )
+            for (alike, place), cosine in zip(rated, cosines, strict=True)
+        ]
+
+    def _cosines(self, text: str, others: Sequence[str]) -> Sequence[float | None]:
+        if self._embedder is None or not others:
+            return [None] * len(others)
+        if lacking := [each for each in dict.fromkeys([text, *others]) if each not in self._vectors]:
+            self._vectors |= dict(zip(lacking, self._embedder.embed(lacking, "passage"), strict=True))
+        return [float(self._vectors[text] @ self._vectors[each]) for each in others]
+
+
+@dataclass(slots=True)
+class Memory:
+    """The memory as a run of detectors sees it; what it reads is kept for the run.
+
+    `embedder`: compares meanings; None: words alone are compared.
+    """
+
+    store: Store
+    now: datetime
+    embedder: Embedder | None = None
+    _episodes: dict[str, EpisodeHead] = field(default_factory=dict)
+    _statements: dict[str, Statements] = field(default_factory=dict)
+
+    def same(self, of: Observation) -> list[Observation]:
+        """Return the observations of the same thing in its project, in episodes that hold."""
+        found = self.store.observations.same(of.signal, of.key, MAX_SAME)
+        return self.holding([each for each in found if each.project == of.project])
+
+    def statements(self, project: str) -> Statements:
+        """Return what was stated in a project, in episodes that hold."""
+        if project not in self._statements:
+            if len(self._statements) >= MAX_PROJECTS:
+                self._statements.clear()
+            found = self.store.observations.of_project(STATED, project, MAX_STATEMENTS)
+            self._statements[project] = Statements(self.holding(found), self.embedder)
+        return self._statements[project]
+
+    def holding(self, found: Sequence[Observation]) -> list[Observation]:
+        """Return those that are in episodes that hold."""
+        episodes = self.episodes({each.episode_id for each in found})
+        return [each for each in found if each.episode_id in episodes and episodes[each.episode_id].status in HOLDING]
+
+    def episodes(self, ids: Collection[str]) -> dict[str, EpisodeHead]:
+        """Return id -> episode, for those that exist."""
+        if len(self._episodes) > MAX_KEPT:
+            self._episodes.clear()
+        self._episodes |= self.store.episodes.heads([each for each in ids if each not in self._episodes])
+        return {each: self._episodes[each] for each in ids if each in self._episodes}
+
+
+class Detector(Protocol):
+    """Finds proposals of one kind."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its proposals."""
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """What it looks at."""
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield the proposals that new observations give reason for."""
+
+
+def quoted(observation: Observation) -> list[Evidence]:
+    """Return its quote, and its answer where that is in another place."""
+    own = Evidence(observation.episode_id, observation.quote, observation.message_id, observation.at)
+    if not observation.answer or observation.answer == observation.quote:
+        return [own]
+    return [own, Evidence(observation.answer_id, observation.answer, "", observation.at)]
+
+
+def sessions_in(found: Sequence[Observation]) -> set[str]:
+    """Return the sessions in which these were observed."""
+    return {each.session_id or each.episode_id for each in found}

@@ -1,0 +1,102 @@
+"""The signature of an error: its telling line without what differs from run to run. Pure."""
+
+import re
+
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+
+MAX_LINE_CHARS = 300
+MAX_OUTPUT_CHARS = 20_000
+MIN_WORDS = 2
+"""Words and names that a signature has beside the name of the error; with fewer, different errors look the same."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_TELLING = re.compile(
+    r"(?:^|[\s\[(])(?:[\w.]*(?:Error|Exception|Panic|Fault|Refused|Timeout))\b\s?[:(\]]"
+    r"|^\s*(?:[\w./\\-]+:(?:\d+:){0,2}\s?)?(?:fatal(?: error)?|error|panic|E)\b(?:\[\w+\])?\s?[:!]?\s"
+    r"|\b(?:ERR!|ERROR|FATAL|CRITICAL)\b"
+    r"|\bE(?:CONN\w+|NOENT|ACCES|PERM|ADDRINUSE|TIMEDOUT|PIPE|XIST|MFILE|NOTFOUND|RESOLVE|INTEGRITY|BUSY)\b"
+    r"|\b(?:command not found|no such file or directory|permission denied|cannot find|could not (?:find|connect"
+    r"|resolve)"
+    r"|connection refused|undefined (?:reference|symbol|method|variable)|not recognized|segmentation fault"
+    r"|out of memory"
+    r"|address already in use|unresolved (?:import|reference)|no module named|does not exist|is not (?:defined"
+    r"|installed)"
+    r"|cannot (?:connect|open|import|read|resolve|allocate)|failed to \w+|unable to \w+|denied|deadlock|timed out)\b",
+    re.IGNORECASE,
+)
+_CLASSED = re.compile(r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b")
+_OF_TOOL = re.compile(
+    r"<tool_use_error>|^(?:The user doesn't want|File has not been read|File has been modified|String to replace"
+    r"|File does not exist|Found \d+ matches|No changes to make|Error: (?:File|String to replace|Path|EISDIR)"
+    r"|\[Request interrupted|This Bash command|Claude requested permissions|InputValidationError|MCP error"
+    r"|Request failed with status code|Cancelled|Permission to use)"
+)
+"""Claude Code's own refusals, which say nothing of the work."""
+_OF_TEST = re.compile(
+    r"\bassert(?:ion(?:error)?|s|ed)?\b|\bexpected\b.{0,80}\b(?:got|received|actual|to)\b|^E\s+assert", re.I
+)
+"""A test that fails while code is written is no error to learn from."""
+_SWALLOWED = re.compile(r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \")", re.IGNORECASE)
+
+_VOLATILE = (
+    (
+        re.compile(
+            r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
+        ),
+        "",
+    ),
+    (
+        re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=\w*\d)[0-9a-f]{7,}\b", re.I),
+        "#",
+    ),
+    (
+        re.compile(
+            r"(?<=\.\w\w)(?::\d+)+|(?<=\.\w)(?::\d+)+|(?<=\.\w\w\w)(?::\d+)+|\bline \d+\b(?:, column \d+)?", re.I
+        ),
+        "",
+    ),
+    (re.compile(r"(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*|\b[A-Z]:\\(?:[\w.@+-]+\\)+"), ""),
+    (re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|sec(?:onds)?|min(?:utes)?|bytes|[KMG]i?B|%)(?!\w)", re.I), "#"),
+    (re.compile(r"\b(?:pid|process|thread|worker|attempt|retry|request)[ =:#]*\d+\b", re.I), ""),
+    (re.compile(r"\b\d{6,}\b"), "#"),
+)
+_WORD = re.compile(r"[^\W_][\w.@:/-]*", re.UNICODE)
+
+
+def error_line(output: str) -> str:
+    """Return the line of an output, verbatim, that tells which error it was; empty: none tells."""
+    plain = output[-MAX_OUTPUT_CHARS:]
+    if _OF_TOOL.search(plain[:400]):
+        return ""
+    best, rank = "", 0
+    for line in plain.splitlines():
+        bare = _ANSI.sub("", line).strip()
+        if not bare or len(line) > MAX_LINE_CHARS or _SWALLOWED.match(bare) or _OF_TEST.search(bare):
+            continue
+        if _TELLING.search(bare) and signature_of(bare):
+            its = 2 if _CLASSED.search(bare) else 1
+            if its >= rank:  # the last of its rank: the cause stands at the end of a traceback
+                best, rank = line.strip(), its
+    return best
+
+
+def signature_of(line: str) -> str:
+    """Return what the same error has in common in every run: words in small letters, without times, places, addresses
+    and amounts. Empty: it says too little to tell it from others.
+    """
+    text = _ANSI.sub("", line)
+    for pattern, instead in _VOLATILE:
+        text = pattern.sub(instead, text)
+    words = [word.strip(".:/-").lower() for word in _WORD.findall(text)]
+    told = [word for word in words if word and word not in STOP_WORDS]
+    named = [word for word in told if not _GENERIC.fullmatch(word)]
+    return " ".join(told) if len(set(named)) >= MIN_WORDS else ""
+
+
+_GENERIC = re.compile(
+    r"(?:[\w.]*\.)?(?:runtime|value|type|key|attribute|name|index|os|io|syntax|assertion|import|module.?not.?found)?"
+    r"(?:error|exception)s?|err|e|fatal|failed|failure|fail|exit|code|status|command|exited|errno|\d+|#|traceback"
+    r"|most|recent"
+    r"|call|last|process|critical|panic|thread|npm|main"
+)
+"""Words that many errors have."""

@@ -1,0 +1,312 @@
+"""What a session, note or text says and does that may hold beyond it: observations, with verbatim quotes. Pure.
+
+Only what a person says tells what the person wants; what tools, files and web pages say tells what was seen.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
+from anamnesis_pipeline.knowledge.utterances import Utterance
+from anamnesis_pipeline.model import Episode, SegmentKind, content_id
+from anamnesis_pipeline.parsing.claude_logs import commands
+from anamnesis_pipeline.parsing.claude_logs.message_keys import call_of
+from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
+from anamnesis_pipeline.parsing.text.sentences import sentence_spans
+from anamnesis_pipeline.store.knowledge_model import Observation, Signal
+
+RULES = 1
+"""Number of these rules; raised when they change, so that everything is observed again."""
+MAX_QUOTE_CHARS = 400
+MAX_PER_EPISODE = 40
+MAX_PENDING = 8
+"""Errors that wait for what fixes them, and calls that wait for their results, the latest ones."""
+FIX_WITHIN = 60
+"""Messages after an error in which its fix is looked for."""
+STEPS = 3
+"""Commands that make a sequence; longer ones are several of these."""
+
+PERSONS = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
+_RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
+
+CORRECTS = re.compile(
+    r"^(?:no\b|nope|wrong|stop\b|don'?t\b|not (?:like )?that|that'?s (?:not|wrong)|i (?:already )?(?:said|told|asked)"
+    r"|(?:again|please)[,:]? (?:don'?t|stop|not|use)|you (?:forgot|should(?:n't| not)? have|keep|still|again|missed"
+    r"|used)"
+    r"|why (?:did|are|do) you|never\b|please (?:don'?t|never|stop)|undo|revert)"
+    r"|\b(?:again|i told you|as i said|how many times|not what i (?:asked|wanted)|we don'?t (?:do|use))\b",
+    re.IGNORECASE,
+)
+"""A person corrects Claude."""
+PREFERS = re.compile(
+    r"\b(?:always|never|from now on|in (?:the )?future|by default|every time|whenever)\b"
+    r"|\bi(?:'d| would)? (?:really )?(?:prefer|like|love|hate|want(?: you)? to|don'?t (?:like|want))\b"
+    r"|\bwe (?:always|never|prefer|only|do(?:n'?t| not)|use)\b|\bplease (?:use|don'?t|keep|always|never|stop|avoid)\b"
+    r"|^(?:use|don'?t use|avoid|prefer|keep|stick (?:to|with))\b",
+    re.IGNORECASE,
+)
+STATES = re.compile(
+    r"\b(?:remember(?: that)?|keep in mind|for the record|note that|fyi|just so you know|for your information"
+    r"|important|good to know)\b",
+    re.IGNORECASE,
+)
+DECIDES = re.compile(
+    r"\b(?:we|i|they|team)(?:'ve| have| has)? (?:just |finally )?(?:decided|agreed|settled|opted|chose|picked)\b"
+    r"|\b(?:let'?s|we(?:'ll| will| are going to|'re going to)|i(?:'ll| will)) (?:go with|use|switch(?: over)? to"
+    r"|move to|stick"
+    r" (?:to|with)|keep|drop|replace|stay)\b|\bdecision\s*:|\bwent with\b|\bwe(?:'re| are) (?:going|sticking"
+    r"|switching|moving)"
+    r"|\b(?:switch|move|migrate)d? (?:back )?(?:to|from)\b",
+    re.IGNORECASE,
+)
+CHANGES = re.compile(
+    r"\b(?:no longer|not any ?more|(?:was|were|is|are|been|got) (?:now )?(?:removed|deleted|renamed|replaced|retired"
+    r"|deprecated|migrated|moved|dropped|shut down|decommissioned|turned off|gone|archived)|used to be|has moved"
+    r"|have moved)\b",
+    re.IGNORECASE,
+)
+"""Something is no longer as it was."""
+CLAUDE = "claude"
+"""Key of what Claude says, not a person."""
+REASONS = re.compile(
+    r"\b(?:because|since|so that|otherwise|in order to|due to|as (?:it|they|we|the)|reason|to (?:avoid|keep|prevent"
+    r"|reduce"
+    r"|make sure)|turned out|after (?:the|we|it)|thanks to|would (?:have|break|need))\b",
+    re.IGNORECASE,
+)
+IDLE = re.compile(
+    r"\?\s*$|\b(?:what if|maybe|perhaps|might|could we|should we|i wonder|wondering|suppose|hypothetical\w*"
+    r"|for example|e\.g\."
+    r"|imagine|someday|not sure|thinking (?:of|about)|consider(?:ing)?|lol|haha|/s|yeah right|sure,? (?:let'?s"
+    r"|because))\b",
+    re.IGNORECASE,
+)
+"""Questions, guesses, jokes: nothing that holds."""
+_FIXED = re.compile(
+    r"\b(?:fix(?:ed|es)?(?: (?:it|this|was|is|by))?|the (?:fix|cause|culprit|problem|issue|reason) (?:is|was)"
+    r"|root cause|solved"
+    r"|resolved|works? (?:now|again)|turned out|because|needs? to be|had to|instead of|was missing|must be"
+    r"|should be)\b",
+    re.IGNORECASE,
+)
+
+
+_EDITS = re.compile(r"(?:Multi|Notebook)?Edit\n|Write\n|str_replace\w*\n")
+_EDITED = re.compile(r"^(?:file_path|notebook_path|path): [^\n]+", re.MULTILINE)
+_NAME = re.compile(r"[\w./:-]{5,}")
+_MESSAGE = re.compile(r"-\w*m|--message.*")
+"""The option after which a commit's message follows."""
+
+
+@dataclass(slots=True)
+class _Error:
+    """An error that waits for what fixes it."""
+
+    observation: Observation
+    script: str
+    since: int
+    acted: Utterance | None = None
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is open while a session is read."""
+
+    found: list[Observation] = field(default_factory=list)
+    errors: list[_Error] = field(default_factory=list)
+    calls: dict[str, Utterance] = field(default_factory=dict)
+    """Key of its message -> a call without a result."""
+    steps: list[tuple[str, Utterance]] = field(default_factory=list)
+
+
+def observations_of_session(utterances: Iterable[Utterance]) -> list[Observation]:
+    """Return what is observed in a session.
+
+    :param utterances: in order.
+    """
+    session = _Session()
+    for place, said in enumerate(utterances):
+        if said.kind in PERSONS and not said.is_agents:
+            session.found += _of_person(said)
+        elif said.kind is SegmentKind.STATEMENT:
+            _explain(session, said, place)
+            if not said.is_agents:
+                session.found += _told_by_claude(said)
+        elif said.kind is SegmentKind.TOOL_INPUT:
+            session.calls[said.key.rpartition(":")[2]] = said
+            if len(session.calls) > MAX_PENDING:
+                del session.calls[next(iter(session.calls))]
+        elif said.kind in _RESULTS:
+            _returned(session, said, place)
+    session.found += [error.observation for error in session.errors]
+    session.found += _sequences(session.steps)
+    return _bounded(session.found)
+
+
+def observations_of_note(episode: Episode) -> list[Observation]:
+    """Return what a note or record says: all of it, if it is short."""
+    text = (episode.raw_exchange or episode.summary).strip()
+    quote = text if len(text) <= MAX_QUOTE_CHARS else ""
+    if not quote and episode.summary and episode.summary in text[: MAX_QUOTE_CHARS * 2]:
+        quote = episode.summary
+    if not quote:
+        return []
+    return [_observed(Signal.NOTE, episode.episode_id, quote, episode)]
+
+
+def observations_of_text(episode: Episode) -> list[Observation]:
+    """Return the sentences of a text with authority."""
+    found = [
+        _observed(Signal.TOPIC, "", sentence, episode)
+        for sentence in _sentences(episode.raw_exchange)
+        if 12 <= len(sentence) <= MAX_QUOTE_CHARS
+    ]
+    return found[:MAX_PER_EPISODE]
+
+
+def _observed(signal: Signal, key: str, quote: str, of: Episode) -> Observation:
+    return Observation(signal, key, of.episode_id, quote, of.project, of.session_id, "", of.timestamp)
+
+
+# --- what people and Claude say --------------------------------------------------------------------------
+
+
+def _of_person(said: Utterance) -> Iterator[Observation]:
+    spoken = list(_sentences(FENCE.sub("\n", said.text)))
+    for number, sentence in enumerate(spoken):
+        if not 8 <= len(sentence) <= MAX_QUOTE_CHARS or IDLE.search(sentence) or sentence not in said.text:
+            continue
+        reason = next((each for each in (sentence, *spoken[number + 1 : number + 2]) if REASONS.search(each)), "")
+        if STATES.search(sentence):
+            yield _said(Signal.FACT, sentence, said, reason)
+        elif DECIDES.search(sentence):
+            yield _said(Signal.DECISION, sentence, said, reason)
+        elif CORRECTS.search(sentence):
+            yield _said(Signal.CORRECTION, sentence, said, reason)
+        elif PREFERS.search(sentence):
+            yield _said(Signal.PREFERENCE, sentence, said, reason)
+
+
+def _told_by_claude(said: Utterance) -> Iterator[Observation]:
+    """Yield what Claude tells of what changed, and its decisions with their reason."""
+    for sentence in _sentences(FENCE.sub("\n", said.text)):
+        if not 20 <= len(sentence) <= MAX_QUOTE_CHARS or sentence not in said.text or IDLE.search(sentence):
+            continue
+        if CHANGES.search(sentence) and is_prose(sentence):
+            yield _said(Signal.CHANGE, sentence, said, key=CLAUDE)
+        elif DECIDES.search(sentence) and REASONS.search(sentence) and is_prose(sentence):
+            yield _said(Signal.DECISION, sentence, said, sentence, key=CLAUDE)
+
+
+def _said(signal: Signal, quote: str, said: Utterance, reason: str = "", key: str = "") -> Observation:
+    answer = reason if reason in said.text else ""
+    return Observation(
+        signal,
+        key,
+        said.episode_id,
+        quote,
+        said.project,
+        said.session_id,
+        said.message_id,
+        said.at,
+        answer,
+        said.episode_id if answer else "",
+    )
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for start, end in sentence_spans(text):
+        sentence = text[start:end].strip().lstrip("-*•> ").strip()
+        if any(map(str.isalpha, sentence)):
+            yield sentence
+
+
+# --- what was done ---------------------------------------------------------------------------------------
+
+
+def _returned(session: _Session, result: Utterance, place: int) -> None:
+    """Take the result of a call: an error, or a success that may have fixed one."""
+    call = session.calls.pop(_call_key(result), None)
+    script = commands.script_of(call.text) if call is not None else ""
+    line = error_line(result.text) if result.kind is SegmentKind.TOOL_ERROR or commands.matters(script) else ""
+    if line and (key := signature_of(line)):
+        session.steps.append(("", result))
+        repeated = next((each for each in session.errors if each.observation.key == key), None)
+        if repeated is not None:
+            repeated.acted, repeated.since = None, place
+            return
+        session.errors.append(_Error(_said(Signal.ERROR, line, result, key=key), script, place))
+        if len(session.errors) > MAX_PENDING:
+            session.found.append(session.errors.pop(0).observation)
+    elif call is not None and result.kind is SegmentKind.TOOL_RESULT:
+        session.steps += [(step, call) for step in steps_of(script)]
+        for error in list(session.errors):
+            if script and script == error.script and error.acted is not None:
+                _settle(session, error, error.acted, _act_in(error.acted.text))
+            elif place - error.since <= FIX_WITHIN and (commands.matters(script) or _EDITS.match(call.text)):
+                error.acted = call
+
+
+def _call_key(result: Utterance) -> str:
+    call = call_of(result.key.removeprefix("f:"))
+    return content_id("tool_use", call) if call else ""
+
+
+def _act_in(text: str) -> str:
+    """Return, verbatim, what a call did: its script, or the file that it wrote."""
+    found = _EDITED.search(text)
+    return commands.script_of(text)[:MAX_QUOTE_CHARS] or (found[0].strip() if found else "")
+
+
+def _explain(session: _Session, said: Utterance, place: int) -> None:
+    """Take what Claude says after an error for its fix, where it says so."""
+    for error in list(session.errors):
+        names = set(_NAME.findall(error.observation.quote.lower()))
+        for sentence in _sentences(FENCE.sub("\n", said.text)) if place - error.since <= FIX_WITHIN else ():
+            tells = _FIXED.search(sentence) and len(sentence) <= MAX_QUOTE_CHARS and sentence in said.text
+            if tells and (error.acted is not None or not names.isdisjoint(_NAME.findall(sentence.lower()))):
+                _settle(session, error, said, sentence)
+                break
+
+
+def _settle(session: _Session, error: _Error, fixed: Utterance, answer: str) -> None:
+    session.errors.remove(error)
+    answer_id = fixed.episode_id if answer else ""
+    session.found.append(replace(error.observation, answer=answer, answer_id=answer_id))
+
+
+def steps_of(script: str) -> list[str]:
+    """Return the commands of a script that change, build or test something, each as its program and first arguments."""
+    found = []
+    for name, rest, words in commands.commands_of(script):
+        if commands.matters(" ".join(map(shlex.quote, words))):
+            told = takewhile(lambda word: not _MESSAGE.fullmatch(word), rest)
+            found.append(" ".join([name, *(word for word in told if not word.startswith("-"))][:4]))
+    return found
+
+
+def _sequences(done: Sequence[tuple[str, Utterance]]) -> Iterator[Observation]:
+    """Yield each few commands that succeeded one after the other; an empty command ends a sequence."""
+    for start in range(len(done) - STEPS + 1):
+        run = done[start : start + STEPS]
+        names = [step for step, _ in run]
+        if all(names) and len(set(names)) == STEPS:
+            first, last = run[0][1], run[-1][1]
+            quote, answer = (commands.script_of(each.text)[:MAX_QUOTE_CHARS] for each in (first, last))
+            yield replace(
+                _said(Signal.STEPS, quote, first, key=" && ".join(names)), answer=answer, answer_id=last.episode_id
+            )
+
+
+def _bounded(found: Sequence[Observation]) -> list[Observation]:
+    """Return each once, at most so many of an episode."""
+    counts: dict[str, int] = {}
+    kept: dict[tuple[str, str, str, str], Observation] = {}
+    for each in found:
+        counts[each.episode_id] = counts.get(each.episode_id, 0) + 1
+        if counts[each.episode_id] <= MAX_PER_EPISODE:
+            kept.setdefault((each.signal, each.key, each.episode_id, each.quote), each)
+    return list(kept.values())

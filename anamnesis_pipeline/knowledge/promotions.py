@@ -1,0 +1,142 @@
+"""Detectors of what belongs into a topic: explicit facts, decisions with their reason, preferences and corrections that
+came again, and topics that sessions have gone beyond.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from anamnesis_pipeline.knowledge.detecting import Memory, Near, quoted, sessions_in
+from anamnesis_pipeline.knowledge.observing import CLAUDE
+from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
+from anamnesis_pipeline.store.knowledge_model import (
+    Change,
+    Kind,
+    Observation,
+    Proposal,
+    Signal,
+    TopicEdit,
+    dated,
+)
+
+SAID_ALREADY = 0.75
+"""Cosine with a sentence of a topic from which on it says that already."""
+SAID_WORDS = 0.7
+"""The same by shared words alone."""
+AGAIN, AGAIN_WORDS = 0.6, 0.4
+"""Least cosine of two sentences in which a person wants the same; least share of their words, without vectors."""
+STALE = timedelta(days=60)
+"""A topic's age from which on sessions that extend its subject make it stale."""
+EXTENDS = 0.35
+MIN_EXTENSIONS = 2
+TITLE_CHARS = 100
+TOPICS = {
+    Signal.FACT: ("facts", "Facts"),
+    Signal.DECISION: ("decisions", "Decisions"),
+    Signal.PREFERENCE: ("preferences", "Preferences"),
+}
+"""Signal -> topic file and heading that it goes to."""
+
+
+class Promotions:
+    """Explicit facts, decisions with their reason, and preferences repeated in two sessions, that no topic says."""
+
+    kind = Kind.PROMOTE
+    signals = (Signal.FACT, Signal.DECISION, Signal.PREFERENCE)
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield one for each."""
+        for of in memory.holding(fresh):
+            if of.key == CLAUDE:
+                continue
+            statements = memory.statements(of.project)
+            if any(_says(near) for near in statements.near(of, [Signal.TOPIC, Signal.NOTE])):
+                continue
+            shown = [of]
+            if of.signal is Signal.DECISION and not of.answer:
+                continue
+            if of.signal is Signal.PREFERENCE:
+                wanted = [Signal.PREFERENCE, Signal.CORRECTION]
+                again = [near.observation for near in statements.near(of, wanted) if _wants_same(of, near)]
+                shown = sorted([*again, of], key=lambda each: str(each.at))
+                if len(sessions_in(shown)) < 2:
+                    continue
+            name, heading = TOPICS[of.signal]
+            yield _entry(self.kind, shown, name, heading, "promotions", memory)
+
+
+class RepeatedCorrections:
+    """A person corrects the same in two separate sessions."""
+
+    kind = Kind.LESSON
+    signals = (Signal.CORRECTION,)
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield a lesson for each."""
+        for of in memory.holding(fresh):
+            near = memory.statements(of.project).near(of, [Signal.CORRECTION, Signal.PREFERENCE])
+            again = [each.observation for each in near if _wants_same(of, each)]
+            shown = sorted([*again, of], key=lambda each: str(each.at))
+            if len(sessions_in(shown)) >= 2:
+                yield _entry(self.kind, shown, "lessons", "Corrections", "repeated_corrections", memory)
+
+
+class StaleTopics:
+    """A topic that was not touched for long, while sessions say more on its subject."""
+
+    kind = Kind.STALE_TOPIC
+    signals = (Signal.FACT, Signal.DECISION, Signal.CHANGE, Signal.PREFERENCE)
+
+    def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
+        """Yield one for each topic text that new observations extend."""
+        extended: dict[str, list[tuple[Observation, Near]]] = {}
+        for of in memory.holding(fresh):
+            for near in memory.statements(of.project).near(of, [Signal.TOPIC]):
+                topic = near.observation
+                is_old = topic.at is not None and of.at is not None and of.at - topic.at >= STALE
+                if is_old and near.shared >= EXTENDS and (near.cosine is None or near.cosine >= 0.4):
+                    extended.setdefault(topic.episode_id, []).append((of, near))
+                    break
+        for episode_id, found in extended.items():
+            said = [of for of, _ in found]
+            if len(said) < MIN_EXTENSIONS:
+                continue
+            topic = max((near for _, near in found), key=lambda near: near.shared).observation
+            entry = "\n".join(f"- {each.quote}" for each in said)
+            yield Proposal(
+                self.kind,
+                topic.project,
+                f"stale {episode_id}",
+                f"Topic untouched since {topic.at:%Y-%m-%d}: {topic.quote}"[:TITLE_CHARS],
+                Change(topic=TopicEdit(episode_id, "Since then", entry)),
+                dated([piece for each in (topic, *said[:6]) for piece in quoted(each)]),
+                0.8,
+                "stale_topics",
+                memory.now,
+            )
+
+
+def _says(near: Near) -> bool:
+    return near.cosine >= SAID_ALREADY if near.cosine is not None else near.shared >= SAID_WORDS
+
+
+def _wants_same(of: Observation, near: Near) -> bool:
+    is_akin = near.cosine >= AGAIN if near.cosine is not None else near.alike >= AGAIN_WORDS
+    return is_akin and near.observation.session_id != of.session_id and not conflicts(near.claim, claim_of(of.quote))
+
+
+def _entry(
+    kind: Kind, shown: Sequence[Observation], name: str, heading: str, detector: str, memory: Memory
+) -> Proposal:
+    latest = shown[-1]
+    text = latest.quote if latest.answer in ("", latest.quote) else f"{latest.quote} {latest.answer}"
+    return Proposal(
+        kind,
+        latest.project,
+        f"{kind} {latest.project} {' '.join(sorted(claim_of(latest.quote).stems))}",
+        latest.quote[:TITLE_CHARS],
+        Change(topic=TopicEdit(name, heading, text)),
+        dated([piece for each in shown for piece in quoted(each)]),
+        min(0.95, 0.7 + 0.1 * len(sessions_in(shown))),
+        detector,
+        memory.now,
+    )
