@@ -10,12 +10,19 @@ from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
-from anamnesis_pipeline.defs.jobs import consolidate, draw_map, embed, index, ingest
+from anamnesis_pipeline.defs.jobs import consolidate, draw_map, dream, embed, index, ingest, review
+from anamnesis_pipeline.defs.knowledge import observations, proposals, quotes_are_verbatim, review_report
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.posted import POSTED, finish_posted
 from anamnesis_pipeline.defs.reporting import described
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, LlmResource, MemoryResource, SshResource
-from anamnesis_pipeline.defs.schedules import daily_consolidation, daily_ingest, daily_map
+from anamnesis_pipeline.defs.schedules import (
+    daily_consolidation,
+    daily_dream,
+    daily_ingest,
+    daily_map,
+    weekly_review,
+)
 from anamnesis_pipeline.defs.sensors import crawl_sensor, quick_crawl_sensor
 from anamnesis_pipeline.defs.session_summaries import session_summaries
 from anamnesis_pipeline.defs.summaries import summaries
@@ -33,14 +40,17 @@ ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
     vector_index,
     memory_map,
     consolidation_report,
+    observations,
+    proposals,
+    review_report,
 )
 
 defs = dg.Definitions(
     assets=dg.with_source_code_references(dg.map_asset_specs(described, ASSETS)),
-    asset_checks=CHECKS,
-    jobs=[ingest, embed, index, draw_map, consolidate, finish_posted],
+    asset_checks=[*CHECKS, quotes_are_verbatim],
+    jobs=[ingest, embed, index, draw_map, consolidate, dream, review, finish_posted],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
-    schedules=[daily_ingest, daily_consolidation, daily_map],
+    schedules=[daily_ingest, daily_consolidation, daily_map, daily_dream, weekly_review],
     resources={
         "memory": MemoryResource(keeps_open=True),
         "embedding_pool": EmbeddingPoolResource(),

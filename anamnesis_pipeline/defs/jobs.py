@@ -48,6 +48,21 @@ draw_map = dg.define_asset_job(
     **owned(dg.define_asset_job),
 )
 
+dream = dg.define_asset_job(
+    "dream",
+    dg.AssetSelection.assets("observations") | dg.AssetSelection.key_prefixes("proposals"),
+    description="Observe what came, and propose what follows from it. Nothing that holds changes by it.",
+    tags=tagged("knowledge"),
+    **owned(dg.define_asset_job),
+)
+review = dg.define_asset_job(
+    "review",
+    dg.AssetSelection.assets("review_report"),
+    description="Report what waits for a decision.",
+    tags=tagged("knowledge"),
+    **owned(dg.define_asset_job),
+)
+
 
 # --- run statuses ----------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def tagged(stage: str) -> dict[str, str]:
 
 def described(spec: dg.AssetSpec) -> dg.AssetSpec:
     """Return an asset with its owner, store kind and page; daily ones get a freshness policy."""
-    name = spec.key.to_user_string()
+    name = spec.key.path[0]
     pages = AT_LOAD.service_link or sidecar_url(AT_LOAD)
     page = {"page": dg.MetadataValue.url(pages + ASSET_PAGES[name])} if name in ASSET_PAGES else {}
     spec = spec.merge_attributes(owners=[OWNER], tags=tagged(str(spec.group_name)), kinds={STORE_KIND}, metadata=page)

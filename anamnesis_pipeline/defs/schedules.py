@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.jobs import consolidate, draw_map, ingest
+from anamnesis_pipeline.defs.jobs import consolidate, draw_map, dream, ingest, review
 from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
@@ -93,6 +93,36 @@ def daily_map(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> 
     """Request a run if the map lacks enough episodes."""
     if not is_map_due(memory.store, memory.settings.home):
         return dg.SkipReason("The map shows nearly all there is, or there is too little for one.")
+    return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
+
+
+@dg.schedule(
+    job=dream,
+    cron_schedule=TIMINGS["daily_dream"].cron,
+    execution_timezone=TIMINGS["daily_dream"].zone,
+    tags=tagged("knowledge"),
+    **owned(dg.schedule),
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description=_described("Proposes what follows from what came.", TIMINGS["daily_dream"], "consolidate"),
+)
+def daily_dream(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
+    """Request a run if a session, note or text changed since the last one."""
+    if not memory.store.observations.unobserved_count():
+        return dg.SkipReason("Nothing came since the last run.")
+    return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
+
+
+@dg.schedule(
+    job=review,
+    cron_schedule=f"{TIMINGS['daily_dream'].cron.rpartition(' ')[0]} 1",
+    execution_timezone=TIMINGS["daily_dream"].zone,
+    tags=tagged("knowledge"),
+    **owned(dg.schedule),
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Reports on Mondays what waits for a decision, an hour after the setting consolidate_hour.",
+)
+def weekly_review(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """Request the report of the week."""
     return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
 
 

@@ -5,13 +5,11 @@ fails stops no other. A run that is killed goes on with the next; what it propos
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.knowledge import observing
 from anamnesis_pipeline.knowledge.conflicts import Contradictions, Doubts, SupersededNotes
 from anamnesis_pipeline.knowledge.detecting import Detector, Memory
@@ -32,8 +30,6 @@ RULE = "dream.rules"
 """Stored setting: the number of the rules of what is stored as observed."""
 CURSOR = "dream.cursor."
 """Settings prefix, then the name of a detector -> the number of the last observation that it has seen."""
-LAST_RUN = "dream.last_run"
-"""Stored setting: statistics of the last run."""
 PAGE = 500
 
 DETECTORS: tuple[Detector, ...] = (
@@ -50,43 +46,12 @@ DETECTORS: tuple[Detector, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class DreamReport:
-    """What a run did. `observed`: sessions, notes and texts; `waiting`: those left. `problems`: detector -> why it
-    failed.
-    """
+class Observed:
+    """What one run observed: sessions, notes and texts, and how many observations are new. `waiting`: those left."""
 
     observed: int = 0
     waiting: int = 0
     observations: int = 0
-    proposed: dict[str, Proposed] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-    started_at: str = ""
-    seconds: float = 0.0
-
-
-def dream(
-    store: Store, now: datetime, embedder: Embedder | None = None, detectors: Sequence[Detector] = DETECTORS
-) -> DreamReport:
-    """Observe all that changed since the last run, then run the detectors.
-
-    :param embedder: compares meanings; None: words alone are compared.
-    """
-    started = datetime.now(UTC)
-    report = observe(store)
-    proposed, problems = dict[str, Proposed](), dict[str, str]()
-    for detector in detectors:
-        try:
-            proposed[name_of(detector)] = detect(store, detector, now, embedder)
-        except AnamnesisError as exc:
-            log.warning(f"Detector {name_of(detector)} failed; the next run goes on: {exc}")
-            problems[name_of(detector)] = str(exc)
-    seconds = round((datetime.now(UTC) - started).total_seconds(), 3)
-    return replace(report, proposed=proposed, problems=problems, started_at=started.isoformat(), seconds=seconds)
-
-
-def stats_of(report: DreamReport) -> dict[str, Any]:
-    """Return the report as stored and shown."""
-    return {**asdict(report), "proposed": {name: asdict(each) for name, each in report.proposed.items()}}
 
 
 def name_of(detector: Detector) -> str:
@@ -94,7 +59,7 @@ def name_of(detector: Detector) -> str:
     return type(detector).__name__
 
 
-def observe(store: Store) -> DreamReport:
+def observe(store: Store) -> Observed:
     """Observe the sessions, notes and texts that changed."""
     if store.settings.get(RULE) != observing.RULES:
         store.observations.note_all()
@@ -105,7 +70,7 @@ def observe(store: Store) -> DreamReport:
             new += store.observations.settle(each, observations_of(store, each))
         done |= {each.origin for each in fresh}
         seen += len(fresh)
-    return DreamReport(seen, store.observations.unobserved_count(), new)
+    return Observed(seen, store.observations.unobserved_count(), new)
 
 
 def observations_of(store: Store, of: Unobserved) -> list[Observation]:
@@ -121,6 +86,11 @@ def observations_of(store: Store, of: Unobserved) -> list[Observation]:
 def is_note(episode: Episode) -> bool:
     """Return whether an episode was posted, or drawn by an LLM, and so says one thing."""
     return episode.source == RESERVED_SOURCES[0] or episode.kind == RECORD_KIND
+
+
+def has_work(store: Store, detector: Detector) -> bool:
+    """Return whether there are observations that a detector has not seen."""
+    return bool(store.observations.after(detector.signals, int(store.settings.get(CURSOR + name_of(detector)) or 0), 1))
 
 
 def detect(store: Store, detector: Detector, now: datetime, embedder: Embedder | None = None) -> Proposed:

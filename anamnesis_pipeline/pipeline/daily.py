@@ -84,4 +84,5 @@ def timings(settings: Settings) -> dict[str, Timing]:
         "daily_ingest": Timing(settings.ingest_schedule, settings.ingest_hour, zone),
         "daily_consolidation": Timing(settings.consolidate_schedule, late, zone),
         "daily_map": Timing(NIGHTLY, late, zone),
+        "daily_dream": Timing(NIGHTLY, (late + 1) % 24, zone),
     }

@@ -1,13 +1,18 @@
 """Decide on proposals: list, accept, reject and undo them, by a person or by the policy that a person set."""
 
+import logging
+import time
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import cast
 
+from pydantic import TypeAdapter
+
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import IdAmbiguous
-from anamnesis_pipeline.knowledge.dream import DETECTORS, LAST_RUN, DreamReport, dream, stats_of
+from anamnesis_pipeline.errors import AnamnesisError, IdAmbiguous
+from anamnesis_pipeline.knowledge.detecting import Detector
+from anamnesis_pipeline.knowledge.dream import DETECTORS, detect, name_of, observe
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.search.project_labels import Private, labels_of
 from anamnesis_pipeline.services.posted import note_of
@@ -16,8 +21,13 @@ from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
+from anamnesis_pipeline.store.records.proposals import Proposed
 from anamnesis_pipeline.store.values import instant
 
+log = logging.getLogger(__name__)
+
+LAST_RUN = "dream.last_run"
+"""Stored setting: what the last run did."""
 POLICY = "policy"
 """Who decides where a policy does."""
 MAX_AUTOMATIC = 500
@@ -32,6 +42,30 @@ class Waiting:
     open: int
     since: datetime | None
     dreamt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DreamReport:
+    """What a run did. `observed`: sessions, notes and texts; `waiting`: those left; `observations`: new ones.
+    `problems`: detector -> why it failed.
+    """
+
+    observed: int = 0
+    waiting: int = 0
+    observations: int = 0
+    proposed: dict[str, Proposed] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    started_at: str = ""
+    seconds: float = 0.0
+
+
+_REPORT = TypeAdapter(DreamReport)
+
+
+def last_run(store: Store) -> DreamReport | None:
+    """Return what the last run did; None: there was none yet."""
+    stored = store.settings.get(LAST_RUN)
+    return _REPORT.validate_python(stored) if stored else None
 
 
 class Proposals:
@@ -110,23 +144,51 @@ class Proposals:
     def waiting(self) -> Waiting:
         """Return what waits for a decision, without what is private."""
         opened = self.listed(limit=MAX_COUNTED)
-        last = self._store.settings.get(LAST_RUN) or {}
-        dreamt_at = last.get("started_at")
-        return Waiting(
-            len(opened),
-            min((each.created_at for each in opened), default=None),
-            datetime.fromisoformat(dreamt_at) if dreamt_at else None,
-        )
+        last = last_run(self._store)
+        since = min((each.created_at for each in opened), default=None)
+        return Waiting(len(opened), since, datetime.fromisoformat(last.started_at) if last else None)
 
     def dream(self, settings: Settings, embedder: Embedder | None = None) -> DreamReport:
-        """Run the detectors, but for those that are off, and accept what the policy says."""
-        wanted = [each for each in DETECTORS if each.kind not in settings.dream_off]
-        report = dream(self._store, datetime.now(UTC), embedder, wanted)
-        for kind in map(Kind, settings.dream_auto):
-            for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.OPEN, kind):
-                self._store.proposals.accept(proposal.proposal_id, POLICY, datetime.now(UTC), f"policy of {kind}: auto")
-        self._store.settings.set(LAST_RUN, stats_of(report))
+        """Observe all that changed since the last run, then run the detectors. One that fails stops no other.
+
+        :param embedder: compares meanings; None: words alone are compared.
+        """
+        started = time.monotonic()
+        report = self.observe()
+        for detector in DETECTORS:
+            report = self.detect(detector, settings, embedder)
+        report = replace(report, seconds=round(time.monotonic() - started, 3))
+        self._store.settings.set(LAST_RUN, asdict(report))
         return report
+
+    def observe(self) -> DreamReport:
+        """Observe all that changed since the last run: the first step of a run."""
+        seen = observe(self._store)
+        report = DreamReport(seen.observed, seen.waiting, seen.observations, started_at=datetime.now(UTC).isoformat())
+        self._store.settings.set(LAST_RUN, asdict(report))
+        return report
+
+    def detect(self, detector: Detector, settings: Settings, embedder: Embedder | None = None) -> DreamReport:
+        """Run one detector, unless its kind is off, and accept what the policy says. Return what the run did so far."""
+        report = last_run(self._store) or DreamReport()
+        if detector.kind in settings.dream_off:
+            return report
+        name = name_of(detector)
+        try:
+            found = detect(self._store, detector, datetime.now(UTC), embedder)
+        except AnamnesisError as exc:
+            log.warning(f"Detector {name} failed; the next run goes on: {exc}")
+            report = replace(report, problems={**report.problems, name: str(exc)})
+        else:
+            report = replace(report, proposed={**report.proposed, name: found})
+            if detector.kind in settings.dream_auto:
+                self._accept_by_policy(detector.kind)
+        self._store.settings.set(LAST_RUN, asdict(report))
+        return report
+
+    def _accept_by_policy(self, kind: Kind) -> None:
+        for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.OPEN, kind):
+            self._store.proposals.accept(proposal.proposal_id, POLICY, datetime.now(UTC), f"policy of {kind}: auto")
 
     def _is_private(self, proposal: Proposal) -> bool:
         heads = self._store.episodes.heads(proposal.episode_ids) if self._private else {}

@@ -1,11 +1,11 @@
 """Replies about proposals, as HTTP, pages and the command line have them."""
 
-from typing import Any, Literal, cast
+from dataclasses import asdict
+from typing import Literal, cast
 
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.knowledge.dream import LAST_RUN, DreamReport, stats_of
-from anamnesis_pipeline.services.proposals import Waiting
+from anamnesis_pipeline.services.proposals import DreamReport, Waiting, last_run
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import Proposal
@@ -144,14 +144,14 @@ def proposal_body(store: Store, proposal: Proposal) -> ProposalOut:
 
 def dream_body(report: DreamReport) -> DreamOut:
     """Return what a run did."""
-    return cast(DreamOut, stats_of(report))
+    return cast(DreamOut, asdict(report))
 
 
 def waiting_body(store: Store, waiting: Waiting) -> WaitingOut:
     """Return what waits."""
-    last: Any = store.settings.get(LAST_RUN)
+    last = last_run(store)
     return {
         "open": waiting.open,
         "since": utc_text(waiting.since) if waiting.since else None,
-        "last_run": cast(DreamOut, last) if last else None,
+        "last_run": dream_body(last) if last else None,
     }

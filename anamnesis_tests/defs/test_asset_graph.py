@@ -17,6 +17,7 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import reporting
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
 from anamnesis_pipeline.defs.resources import settings_at_load
+from anamnesis_pipeline.knowledge.dream import DETECTORS, name_of
 from anamnesis_pipeline.services.dagster.api import ASSET_PAGES
 from anamnesis_pipeline.services.dagster.backfills import EMBED_TAG
 from anamnesis_pipeline.settings import Settings
@@ -26,6 +27,7 @@ from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 
 ROOT = Path(__file__).parents[2]
 POSTED = ("posted_notes", "uploaded_documents", "chat_answers")
+PROPOSALS = {f"proposals/{name_of(detector)}" for detector in DETECTORS}
 GRAPH = {
     "crawled_files": (set(), SOURCES),
     "exchanges": ({"crawled_files"}, SOURCES),
@@ -38,6 +40,9 @@ GRAPH = {
     "vector_index": ({"embeddings"}, SPACES),
     "memory_map": ({"vector_index"}, None),
     "consolidation_report": ({"embeddings"}, None),
+    "observations": ({"episodes", "embeddings"}, None),
+    **dict.fromkeys(PROPOSALS, ({"observations"}, None)),
+    "review_report": (PROPOSALS, None),
 }
 JOBS = {
     "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"},
@@ -45,6 +50,8 @@ JOBS = {
     "index": {"vector_index"},
     "draw_map": {"memory_map"},
     "consolidate": {"consolidation_report"},
+    "dream": {"observations", *PROPOSALS},
+    "review": {"review_report"},
     "finish_posted": set(),
 }
 
@@ -101,7 +108,7 @@ def test_jobs_sensors_and_schedules_have_owner_and_tags() -> None:
         *((schedule, dg.schedule) for schedule in repository.schedule_defs),
     ]
     for each, made_by in made:
-        assert each.tags["stage"] in {"ingest", "memory", "posted"}, each.name
+        assert each.tags["stage"] in {"ingest", "memory", "posted", "knowledge"}, each.name
         assert each.tags["store"] == "sqlite"
         if "owners" in signature(made_by).parameters:
             assert list(each.owners or ()) == ["team:anamnesis"], each.name
@@ -127,7 +134,7 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
     sensors = {sensor.name: sensor.minimum_interval_seconds for sensor in repository.sensor_defs}
     assert sensors == {"crawl_sensor": 300, "quick_crawl_sensor": 30, "embed_sensor": 30}
     schedules = {schedule.name for schedule in repository.schedule_defs}
-    assert schedules == {"daily_ingest", "daily_consolidation", "daily_map"}
+    assert schedules == {"daily_ingest", "daily_consolidation", "daily_map", "daily_dream", "weekly_review"}
     assert {sensor.default_status for sensor in repository.sensor_defs} == {dg.DefaultSensorStatus.RUNNING}
     assert {schedule.default_status for schedule in repository.schedule_defs} == {dg.DefaultScheduleStatus.RUNNING}
     assert all(definition.description for definition in [*repository.sensor_defs, *repository.schedule_defs])
@@ -135,7 +142,7 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
 
 def test_checks_watch_assets_and_say_what_they_want() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
-    assert len(specs) == 13
+    assert len(specs) == 14
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
     by_assets = {"index_recall", "archive_is_there", "every_passage_is_embedded", "vectors_are_sound"}
     assert every - {spec.name for spec in specs} == by_assets

@@ -114,9 +114,9 @@ def test_dg_loads_and_lists_every_definition_without_torch(heavy: Path) -> None:
     listed = json.loads(said(DG, "list", "defs", "--json", keeps_errors=False))
     names = {kind: {each.get("name") or each["asset_key"] for each in found} for kind, found in listed.items()}
     assert {"crawled_files", "embeddings", "consolidation_report"} <= names["assets"]
-    assert names["jobs"] == {"ingest", "embed", "index", "consolidate", "draw_map", "finish_posted"}
+    assert names["jobs"] == {"ingest", "embed", "index", "consolidate", "draw_map", "dream", "review", "finish_posted"}
     assert names["sensors"] == {"crawl_sensor", "quick_crawl_sensor", "embed_sensor"}
-    assert names["schedules"] == {"daily_ingest", "daily_consolidation", "daily_map"}
+    assert names["schedules"] == {"daily_ingest", "daily_consolidation", "daily_map", "daily_dream", "weekly_review"}
     assert names["resources"] == {"memory", "embedding_pool", "llm", "ssh"}
     assert "elemetry" not in said(DG, "list", "defs"), "dagster.yaml turns it off"
     assert not heavy.exists()
@@ -128,7 +128,7 @@ def test_dg_dev_serves_the_definitions(tmp_path: Path) -> None:
     api = DagsterApi(f"http://{LOOPBACK}:{port}")
     with served([DG, "dev", "--port", str(port)], port):
         schedules = {each.name for each in api.schedules()}
-    assert schedules == {"daily_ingest", "daily_consolidation", "daily_map"}
+    assert schedules == {"daily_ingest", "daily_consolidation", "daily_map", "daily_dream", "weekly_review"}
 
 
 def test_dg_serves_the_location_that_the_service_asks_for() -> None:

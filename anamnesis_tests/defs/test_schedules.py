@@ -18,14 +18,24 @@ from anamnesis_pipeline.definitions import defs
 from anamnesis_pipeline.defs import resources, sensors
 from anamnesis_pipeline.defs import schedules as schedules_module
 from anamnesis_pipeline.defs.partitions import SOURCES
-from anamnesis_pipeline.defs.resources import MemoryResource
-from anamnesis_pipeline.defs.schedules import HourlyCheck, daily_consolidation, daily_ingest, daily_map
-from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.defs.schedules import (
+    HourlyCheck,
+    daily_consolidation,
+    daily_dream,
+    daily_ingest,
+    daily_map,
+    weekly_review,
+)
+from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.knowledge.repetitions import RepeatedErrors
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.pipeline.daily import INTERVALS, Timing, timings
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
 from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
+from anamnesis_pipeline.services.proposals import last_run
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.knowledge_model import Signal
 from anamnesis_tests.defs.conftest import Daemon
 from anamnesis_tests.support.dagster_parts import dagster_webserver
 from anamnesis_tests.support.samples import put
@@ -184,6 +194,51 @@ def test_tick_requests_sources_once_a_day(
         assert request.run_key == "2026-01-10T04:00Z/known"
         memory.store.settings.set("config.ingest_schedule", "disabled")
         assert evaluated(daily_ingest, memory, instance, FIVE) == ([], "ingest_schedule is disabled.")
+
+
+NOTES = (("a", "The staging database runs on port 5433"), ("b", "Staging database port 5433"))
+
+
+def test_dream_runs_for_what_came_and_fails_with_one_detector(
+    memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seven = datetime(2026, 3, 2, 7, tzinfo=UTC)
+    assert "Nothing came" in evaluated(daily_dream, memory, instance, seven)[1]
+    for name, text in NOTES:
+        put(memory.store, name, text, raw_exchange=text, minute=ord(name))
+    ((request,), _) = evaluated(daily_dream, memory, instance, seven)
+    assert request.run_key == "2026-03-02T07:00Z"
+
+    def fail(*_: object) -> None:
+        raise GiveUp("broken")
+
+    monkeypatch.setattr(RepeatedErrors, "find", fail)
+    monkeypatch.setattr(RepeatedErrors, "signals", (Signal.NOTE,))
+    run = defs.resolve_job_def("dream").execute_in_process(
+        resources={"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()}, raise_on_error=False
+    )
+    assert not run.success
+    made = {each.asset_key.to_user_string() for each in run.asset_materializations_for_node("proposals")}
+    assert {"proposals/DuplicateNotes", "proposals/Promotions"} <= made
+    assert "proposals/RepeatedErrors" not in made
+    assert [each.kind for each in memory.store.proposals.page(10)] == ["merge"]
+    report = last_run(memory.store)
+    assert report is not None
+    assert report.problems == {"RepeatedErrors": "broken"}
+
+
+def test_weekly_review_quotes_what_waits(memory: MemoryResource, instance: dg.DagsterInstance) -> None:
+    for name, text in NOTES:
+        put(memory.store, name, text, raw_exchange=text, minute=ord(name))
+    resources = {"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()}
+    defs.resolve_job_def("dream").execute_in_process(resources=resources)
+    run = defs.resolve_job_def("review").execute_in_process(resources={"memory": MemoryResource()})
+    (report,) = run.asset_materializations_for_node("review_report")
+    assert all(text in str(report.metadata["report"].value) for _, text in NOTES)
+    assert all(each.passed for each in run.get_asset_check_evaluations())
+    monday = datetime(2026, 3, 2, 7, tzinfo=UTC)
+    ((request,), _) = evaluated(weekly_review, memory, instance, monday)
+    assert request.run_key == "2026-03-02T07:00Z"
 
 
 def test_consolidation_runs_only_for_what_changed(memory: MemoryResource, instance: dg.DagsterInstance) -> None:

@@ -28,8 +28,11 @@ ASSET_PAGES = {
     "vector_index": "/dashboard/embedding",
     "memory_map": "/dashboard/map",
     "consolidation_report": "/dashboard",
+    "observations": "/dashboard/review",
+    "proposals": "/dashboard/review",
+    "review_report": "/dashboard/review",
 }
-"""Asset -> the page with its content; each links to the other."""
+"""Asset, or what its key begins with, -> the page with its content; each links to the other."""
 POSTED_ASSETS = dict(zip(RESERVED_SOURCES, ("posted_notes", "uploaded_documents", "chat_answers"), strict=True))
 """Reserved source -> its asset; it is a partition of `embeddings` only."""
 

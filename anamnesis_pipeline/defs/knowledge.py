@@ -1,0 +1,130 @@
+"""Assets of what holds: what was observed, the proposals of each detector, and the weekly review."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import dagster as dg
+
+from anamnesis_pipeline.defs.reporting import ROWS, table
+from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
+from anamnesis_pipeline.knowledge.detecting import Detector
+from anamnesis_pipeline.knowledge.dream import DETECTORS, has_work, name_of
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
+from anamnesis_pipeline.services.posting import EpisodeWriter
+from anamnesis_pipeline.services.proposals import Proposals
+from anamnesis_pipeline.services.wiring import open_pieces, what_is_private
+from anamnesis_pipeline.store.knowledge_model import Proposal, State
+from anamnesis_pipeline.store.records.proposals import Proposed
+
+NEWEST = 10
+"""Proposals in the table of a detector."""
+REVIEWED = 200
+"""Proposals in the weekly review."""
+
+
+@dg.asset(deps=["episodes", "embeddings"], group_name="knowledge", kinds={"python"})
+def observations(memory: MemoryResource) -> dg.MaterializeResult[None]:
+    """What the sessions, notes and texts that changed say and do that may hold beyond them, each with its quote."""
+    report = _proposals(memory).observe()
+    counts = memory.store.observations.counts()
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion("-".join(f"{name}:{count}" for name, count in sorted(counts.items()))),
+        metadata={
+            ROWS: sum(counts.values()),
+            "observed": report.observed,
+            "waiting": report.waiting,
+            "new": report.observations,
+        }
+        | {f"{name} in all": count for name, count in counts.items()},
+    )
+
+
+KEYS = {dg.AssetKey(["proposals", name_of(each)]): each for each in DETECTORS}
+"""Asset -> its detector."""
+
+
+@dg.multi_asset(
+    specs=[
+        dg.AssetSpec(
+            key,
+            deps=[observations],
+            group_name="knowledge",
+            kinds={"python"},
+            description=f"{(type(each).__doc__ or '').strip()} Proposals of kind `{each.kind}`.",
+        )
+        for key, each in KEYS.items()
+    ],
+    can_subset=True,
+)
+def proposals(
+    context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
+) -> Iterator[dg.MaterializeResult[None]]:
+    """Run the detectors. One that fails stops no other; the run fails at its end."""
+    store, problems = memory.store, dict[str, str]()
+    wanted = {key: each for key, each in KEYS.items() if key in context.selected_asset_keys}
+    space = store.spaces.active() if any(map(partial(has_work, store), wanted.values())) else None
+    with embedding_pool.open(memory, space) if space is not None else nullcontext() as pool:
+        for key, detector in wanted.items():
+            report = _proposals(memory).detect(detector, memory.settings, pool)
+            if problem := report.problems.get(name_of(detector)):
+                problems[name_of(detector)] = problem
+                continue
+            found = report.proposed.get(name_of(detector), Proposed())
+            counts = _states(memory, detector)
+            newest = store.proposals.page(NEWEST, State.OPEN, detector.kind)
+            metadata: dict[str, Any] = {ROWS: sum(counts.values()), "newest": table([_row(each) for each in newest])}
+            metadata |= {"new": found.new, "renewed": found.renewed, "reopened": found.reopened} | counts
+            version = "-".join(f"{state}:{n}" for state, n in sorted(counts.items())) or "none"
+            yield dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(version), metadata=metadata)
+    if problems:
+        raise dg.Failure("; ".join(f"{name}: {problem}" for name, problem in problems.items()))
+
+
+@dg.asset(deps=list(KEYS), group_name="knowledge", kinds={"python"})
+def review_report(memory: MemoryResource) -> dg.MaterializeResult[None]:
+    """What waits for a decision, by kind and project, with its quotes: the weekly review."""
+    waiting = _proposals(memory).listed(limit=REVIEWED)
+    kinds = Counter(str(each.kind) for each in waiting)
+    lines = [f"# Review of {datetime.now(UTC):%Y-%m-%d}", ""]
+    for each in sorted(waiting, key=lambda proposal: (proposal.kind, proposal.project)):
+        lines += [f"- **{each.kind}** ({each.project or 'no project'}): {each.title}"]
+        lines += [f"  - {f'{quote.at:%Y-%m-%d} ' if quote.at else ''}> {quote.quote}" for quote in each.evidence]
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion("-".join(sorted(each.proposal_id[:8] for each in waiting)) or "none"),
+        metadata={ROWS: len(waiting), "report": dg.MetadataValue.md("\n".join(lines)), **kinds},
+    )
+
+
+@dg.asset_check(asset=review_report, description="Every quote of an open proposal is verbatim in its episode.")
+def quotes_are_verbatim(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Fail if a quote is not found in what is stored."""
+    opened = memory.store.proposals.page(REVIEWED, State.OPEN)
+    texts = memory.store.episodes.get([key for each in opened for key in each.episode_ids])
+    wrong = [
+        each.proposal_id
+        for each in opened
+        for quote in each.evidence
+        if quote.episode_id not in texts
+        or quote.quote not in f"{texts[quote.episode_id].summary}\n{texts[quote.episode_id].raw_exchange}"
+    ]
+    return dg.AssetCheckResult(passed=not wrong, metadata={"looked at": len(opened), "wrong": ", ".join(wrong[:10])})
+
+
+def _proposals(memory: MemoryResource) -> Proposals:
+    writer = EpisodeWriter(memory.store, open_redactor(memory.settings).mask_text, open_pieces(), None)
+    return Proposals(memory.store, writer, what_is_private(memory.store))
+
+
+def _states(memory: MemoryResource, detector: Detector) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (state, kind, _), count in memory.store.proposals.counts().items():
+        found[state] += count if kind == detector.kind else 0
+    return found
+
+
+def _row(of: Proposal) -> dict[str, str]:
+    return {"state": str(of.state), "project": of.project, "title": of.title, "made": f"{of.created_at:%Y-%m-%d}"}
