@@ -181,6 +181,20 @@ class ProposalNotFound(GiveUp):
     """
 
 
+class TopicChanged(GiveUp):
+    """A topic file was changed since its new text was made.
+
+    Nothing was written: read the file again; the proposal is made again from its present text.
+    """
+
+
+class TopicRefused(GiveUp):
+    """A topic file cannot be written so: no topic has this place, or its text is not read as one.
+
+    Correct what the message names.
+    """
+
+
 class IdAmbiguous(GiveUp):
     """Several ids begin with this text.
 

@@ -514,6 +514,11 @@ class Settings(LlmSettings):
         return self.home / "index"
 
     @property
+    def topics_dir(self) -> Path:
+        """Folder of the topics of projects that have no memory of Claude Code, with a folder for each."""
+        return self.home / "topics"
+
+    @property
     def dagster_home(self) -> Path:
         """Dagster's own storage."""
         return self.home / "dagster"

@@ -35,7 +35,7 @@ from anamnesis_pipeline.sources.base import Read, SourceHost, Survey, Wanted
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen
 from anamnesis_pipeline.sources.exclusion import RuleSet
 from anamnesis_pipeline.sources.selection import Selection, is_unchanged, select, with_emptied
-from anamnesis_pipeline.sources.specs import SourceSpec
+from anamnesis_pipeline.sources.specs import TOPICS, SourceSpec
 from anamnesis_pipeline.sources.survey_split import wanted_of
 from anamnesis_pipeline.store.base import Store
 
@@ -71,7 +71,7 @@ class DocumentSelection:
         root = os.path.expanduser(spec.root).rstrip("/")
 
         def excluded(path: str) -> str | None:
-            is_ours = not spec.host and f"{root}/{path}".startswith(self._home)
+            is_ours = not spec.host and spec.name != TOPICS and f"{root}/{path}".startswith(self._home)
             return "what Anamnesis itself keeps" if is_ours else None
 
         return Rules(format_of, frozenset(CONVERTED), self._skip, excluded)

@@ -5,14 +5,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import PurePosixPath
 from typing import Protocol
+from urllib.parse import unquote
 
 from anamnesis_pipeline.errors import BadSetting, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.model import EpisodeFilter, Source
 from anamnesis_pipeline.parsing.claude_logs.parser import FileState
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label, resolved_project
 from anamnesis_pipeline.parsing.text.file_names import composed
-from anamnesis_pipeline.sources.specs import LOGS, SourceSpec
+from anamnesis_pipeline.sources.specs import LOGS, TOPICS, SourceSpec
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, SettingsRecords, names_of, store_name
 
@@ -219,10 +221,12 @@ _CLAUDE_MEMORY = re.compile(r"/projects/([^/]+)/memory/")
 
 def project_named(store: Store, source: Source, spec: SourceSpec) -> Callable[[str], str]:
     """Return a function: absolute path -> configured project of the source, or, for a memory, the project of the logs
-    beside it as far as they were read; empty: neither.
+    beside it as far as they were read, or, for a topic of the home, that of its folder; empty: none of these.
     """
     if spec.project:
         return lambda path: spec.project
+    if spec.name == TOPICS:
+        return lambda path: unquote(PurePosixPath(path).parent.name)
     logs = {s.folder: s.key for s in store.files.sources() if s.kind == LOGS and s.machine == source.machine}
 
     @cache

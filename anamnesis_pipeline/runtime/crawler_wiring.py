@@ -18,7 +18,7 @@ from anamnesis_pipeline.pipeline.survey import Answer, Crawler, Hosts
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import PROJECTS, log_root
 from anamnesis_pipeline.sources.local import LocalHost
-from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, agent_memory_specs, built_in_specs
+from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, agent_memory_specs, built_in_specs, topic_spec
 from anamnesis_pipeline.store.base import Store
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def configured_specs(settings: Settings, store: Store) -> list[SourceSpec]:
     """Return all crawled sources, the built-in ones first."""
     roots = [Path(spec.root) for spec in built_in(settings) if spec.kind != DOCUMENTS]
     specs = all_specs(store.settings, roots, settings.machine)
+    if settings.topics_dir.is_dir():
+        specs.append(topic_spec(settings.topics_dir, settings.machine))
     return [*specs, *agent_memory_specs(agent_memories(store, settings.machine), specs, settings.machine)]
 
 

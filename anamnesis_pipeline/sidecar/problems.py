@@ -36,6 +36,8 @@ from anamnesis_pipeline.errors import (
     StoreFull,
     StoreRefused,
     TooLarge,
+    TopicChanged,
+    TopicRefused,
     UnknownModel,
 )
 from anamnesis_pipeline.services.fields import FieldError, field_errors
@@ -53,6 +55,8 @@ _STATUS: tuple[tuple[type[AnamnesisError], int], ...] = (
     (EpisodeConflict, 409),
     (ProposalConflict, 409),
     (ProposalNotFound, 404),
+    (TopicChanged, 409),
+    (TopicRefused, 422),
     (IdAmbiguous, 409),
     (SpaceNotFound, 404),
     (SpaceConflict, 409),

@@ -24,6 +24,9 @@ BUILT_IN = "local-"
 AGENTS = f"{BUILT_IN}agents-"
 """Prefix of the names of sources with the memory of subagents."""
 
+TOPICS = f"{BUILT_IN}topics"
+"""Name of the source with the topics that are in the home: `<project>/<name>.md`."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _WINDOWS = re.compile(r"[A-Za-z]:([\\/]|$)|\\\\|//")
 _PLACE = re.compile(
@@ -75,6 +78,11 @@ def built_in_specs(log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
                 )
             )
     return specs
+
+
+def topic_spec(folder: Path, machine: str) -> SourceSpec:
+    """Return the source with the topics of the home, without the indexes that are made of them."""
+    return SourceSpec(TOPICS, DOCUMENTS, str(folder), machine=machine, include=("*/*.md",), exclude=("MEMORY.md",))
 
 
 def private_logs_of(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

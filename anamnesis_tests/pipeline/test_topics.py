@@ -3,14 +3,19 @@
 import pytest
 
 from anamnesis_pipeline.model import EpisodeFilter, Source
+from anamnesis_pipeline.pipeline.crawl_documents import DocumentSelection
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.search.trust import authority_of
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import HitOut
+from anamnesis_pipeline.settings import load
+from anamnesis_pipeline.sources.base import Survey
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.sources.specs import TOPICS, topic_spec
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.support.crawled_documents import T0, DocumentHome
+from anamnesis_tests.support.crawled_documents import T0, DocumentHome, write
 from anamnesis_tests.support.samples import put
 
 TOPIC = "projects/-home-ann-shop/memory/topics/deploys.md"
@@ -54,3 +59,28 @@ def test_an_edited_topic_keeps_its_old_text_without_authority(home: DocumentHome
     assert (old.status, old.superseded_by, authority_of(old)) == ("superseded", after.episode_id, "routing")
     found = hits(home.store, "facts", include_superseded=True, tags=("topic",))
     assert [each["authority"] for each in found] == ["authoritative", "routing"]
+
+
+def test_topics_of_the_home_have_authority_and_a_project(home: DocumentHome) -> None:
+    source = home.source(TOPICS)
+    home.specs[TOPICS] = spec = topic_spec(home.place / TOPICS, source.machine)
+    home.change(source, "acme%2Fshop/deploys.md", NOW, T0)
+    (found,) = home.store.episodes.page(EpisodeFilter(tags=("topic",)), 10).items
+    assert (found.project, found.path, authority_of(found)) == (
+        "acme/shop",
+        f"{source.root}/acme%2Fshop/deploys.md",
+        "authoritative",
+    )
+    for path in ("acme%2Fshop/MEMORY.md", ".former/0a.md", "loose.md"):
+        write(source, path, NOW, T0)
+    rules = DocumentSelection(load().model_copy(update={"home": home.place})).document_rules(spec)
+    (survey,) = LocalHost("here").survey([rules.wanted])
+    assert isinstance(survey, Survey)
+    assert [file.path for file in rules.choose(survey).files] == ["acme%2Fshop/deploys.md"]
+
+
+def test_an_edited_topic_changes_no_session(home: DocumentHome, topics: Source) -> None:
+    put(home.store, "said", SAID, source="logs", session_id="s", kind="exchange", raw_exchange=SAID)
+    before = home.store.episodes.get(["said"])
+    home.change(topics, TOPIC, NOW.replace("blue", "green"))
+    assert home.store.episodes.get(["said"]) == before

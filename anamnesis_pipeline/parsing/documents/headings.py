@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from anamnesis_pipeline.parsing.documents.anchors import plain_title
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 MESSAGE_LEVEL = 3
 DEEPEST = 6
@@ -27,15 +29,24 @@ class Heading:
 
 def markdown_headings(text: str) -> list[Heading]:
     """Return every heading of a Markdown text outside of quotes, lists and fenced code, in order."""
-    front = _FRONT_MATTER.match(text)
-    if front:  # emptied, since its last line would make the line above a heading
-        text = "\n" * front.group().count("\n") + text[front.end() :]
-    tokens = _block_parser().parse(text)
+    return headings_among(markdown_blocks(text))
+
+
+def headings_among(tokens: Sequence["Token"]) -> list[Heading]:
+    """Return the headings among the blocks of a text."""
     return [
         Heading(token.map[0], int(token.tag[1:]), plain_title(inline.content))
         for token, inline in itertools.pairwise(tokens)
         if token.type == "heading_open" and token.level == 0 and token.map
     ]
+
+
+def markdown_blocks(text: str) -> list["Token"]:
+    """Return the blocks of a Markdown text, without those of its front matter. `map` counts lines from 0."""
+    front = _FRONT_MATTER.match(text)
+    if front:  # emptied, since its last line would make the line above a heading
+        text = "\n" * front.group().count("\n") + text[front.end() :]
+    return _block_parser().parse(text)
 
 
 @lru_cache(maxsize=1)

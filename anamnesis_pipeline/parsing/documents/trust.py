@@ -78,12 +78,19 @@ def checked_pattern(pattern: TagPattern) -> TagPattern:
 
 
 def tags_of(
-    path: str, fmt: str, patterns: Iterable[TagPattern] = (), text: str = "", *, is_named: bool = True
+    path: str,
+    fmt: str,
+    patterns: Iterable[TagPattern] = (),
+    text: str = "",
+    *,
+    is_named: bool = True,
+    is_topic: bool = False,
 ) -> tuple[str, ...]:
     """Return the distinct tags of a document: `document`, its format (for code: the language), `code` or `config`,
     `curated`, `topic` for files below `memory/topics`, and those of the patterns that match its file name or `text`.
 
     :param is_named: it has authority (`has_authority`), without which it is neither curated nor a topic.
+    :param is_topic: it is one, wherever it is.
     :raises BadSetting: as `checked_pattern`.
     """
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
@@ -92,9 +99,9 @@ def tags_of(
         tags.append("code")
     if fmt in CONFIG_FORMATS:
         tags.append("config")
-    if is_named and trust_of(path) is Trust.CURATED:
+    if is_topic or (is_named and trust_of(path) is Trust.CURATED):
         tags.append("curated")
-    if is_named and _TOPIC.fullmatch(path.replace("\\", "/")):
+    if is_topic or (is_named and _TOPIC.fullmatch(path.replace("\\", "/"))):
         tags.append("topic")
     for pattern in patterns:
         searched = name if pattern.field == "filename" else text
