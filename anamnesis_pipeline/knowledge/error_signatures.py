@@ -7,7 +7,9 @@ from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 MAX_LINE_CHARS = 300
 MAX_OUTPUT_CHARS = 20_000
 MIN_WORDS = 2
-"""Words and names that a signature has beside the name of the error; with fewer, different errors look the same."""
+"""Words that a signature has beside the name of the error, an identifier counting twice; with fewer, different errors
+look the same.
+"""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TELLING = re.compile(
@@ -36,30 +38,21 @@ _OF_TEST = re.compile(
     r"\bassert(?:ion(?:error)?|s|ed)?\b|\bexpected\b.{0,80}\b(?:got|received|actual|to)\b|^E\s+assert", re.I
 )
 """A test that fails while code is written is no error to learn from."""
-_SWALLOWED = re.compile(r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \")", re.IGNORECASE)
-
-_VOLATILE = (
-    (
-        re.compile(
-            r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
-        ),
-        "",
-    ),
-    (
-        re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=\w*\d)[0-9a-f]{7,}\b", re.I),
-        "#",
-    ),
-    (
-        re.compile(
-            r"(?<=\.\w\w)(?::\d+)+|(?<=\.\w)(?::\d+)+|(?<=\.\w\w\w)(?::\d+)+|\bline \d+\b(?:, column \d+)?", re.I
-        ),
-        "",
-    ),
-    (re.compile(r"(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*|\b[A-Z]:\\(?:[\w.@+-]+\\)+"), ""),
-    (re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|sec(?:onds)?|min(?:utes)?|bytes|[KMG]i?B|%)(?!\w)", re.I), "#"),
-    (re.compile(r"\b(?:pid|process|thread|worker|attempt|retry|request)[ =:#]*\d+\b", re.I), ""),
-    (re.compile(r"\b\d{6,}\b"), "#"),
+_SWALLOWED = re.compile(
+    r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \"|make(?:\[\d+\])?: \*\*\*)", re.IGNORECASE
 )
+
+_TIME = r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
+_ADDRESS = r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=\w*\d)[0-9a-f]{7,}\b|\b\d{6,}\b"
+_PLACE = r"(\.[A-Za-z]{1,4})(?::\d+)+|\bline \d+\b(?:, column \d+)?"
+_FOLDER = r"(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*|\b[A-Z]:\\(?:[\w.@+-]+\\)+"
+_AMOUNT = r"\b\d+(?:\.\d+)?\s?(?:ms|s|sec(?:onds)?|min(?:utes)?|bytes|[KMG]i?B|%)(?!\w)"
+_RUN = r"\b(?:pid|process|thread|worker|attempt|retry|request)[ =:#]*\d+\b"
+_VOLATILE = tuple(
+    (re.compile(pattern, re.IGNORECASE), instead)
+    for pattern, instead in ((_TIME, ""), (_ADDRESS, "#"), (_PLACE, r"\1"), (_FOLDER, ""), (_AMOUNT, "#"), (_RUN, ""))
+)
+"""What differs from run to run, and what stands for it in a signature."""
 _WORD = re.compile(r"[^\W_][\w.@:/-]*", re.UNICODE)
 
 
@@ -90,9 +83,11 @@ def signature_of(line: str) -> str:
     words = [word.strip(".:/-").lower() for word in _WORD.findall(text)]
     told = [word for word in words if word and word not in STOP_WORDS]
     named = [word for word in told if not _GENERIC.fullmatch(word)]
-    return " ".join(told) if len(set(named)) >= MIN_WORDS else ""
+    specific = sum(2 if _SPECIFIC.search(word) else 1 for word in set(named))
+    return " ".join(told) if specific >= MIN_WORDS else ""
 
 
+_SPECIFIC = re.compile(r"\w_\w|\w[./:@-]\w|\d")
 _GENERIC = re.compile(
     r"(?:[\w.]*\.)?(?:runtime|value|type|key|attribute|name|index|os|io|syntax|assertion|import|module.?not.?found)?"
     r"(?:error|exception)s?|err|e|fatal|failed|failure|fail|exit|code|status|command|exited|errno|\d+|#|traceback"

@@ -77,6 +77,12 @@ REASONS = re.compile(
     r"|make sure)|turned out|after (?:the|we|it)|thanks to|would (?:have|break|need))\b",
     re.IGNORECASE,
 )
+GIVES_REASON = re.compile(
+    r"(?:because|since|otherwise|the reason|reason:|this way|that way|it (?:keeps|avoids|breaks|broke)|they (?:break"
+    r"|broke))\b",
+    re.IGNORECASE,
+)
+"""A sentence that gives the reason of the one before it."""
 IDLE = re.compile(
     r"\?\s*$|\b(?:what if|maybe|perhaps|might|could we|should we|i wonder|wondering|suppose|hypothetical\w*"
     r"|for example|e\.g\."
@@ -85,6 +91,12 @@ IDLE = re.compile(
     re.IGNORECASE,
 )
 """Questions, guesses, jokes: nothing that holds."""
+TELLS_FIX = re.compile(
+    r"\b(?:the (?:fix|solution|workaround|(?:root )?cause|culprit) (?:is|was)|fixed (?:it|this|that)? ?(?:by|with)"
+    r"|root cause)\b",
+    re.IGNORECASE,
+)
+"""A sentence that says what fixed the last error, whatever it names."""
 _FIXED = re.compile(
     r"\b(?:fix(?:ed|es)?(?: (?:it|this|was|is|by))?|the (?:fix|cause|culprit|problem|issue|reason) (?:is|was)"
     r"|root cause|solved"
@@ -179,7 +191,8 @@ def _of_person(said: Utterance) -> Iterator[Observation]:
     for number, sentence in enumerate(spoken):
         if not 8 <= len(sentence) <= MAX_QUOTE_CHARS or IDLE.search(sentence) or sentence not in said.text:
             continue
-        reason = next((each for each in (sentence, *spoken[number + 1 : number + 2]) if REASONS.search(each)), "")
+        following = spoken[number + 1] if number + 1 < len(spoken) else ""
+        reason = sentence if REASONS.search(sentence) else following if GIVES_REASON.match(following) else ""
         if STATES.search(sentence):
             yield _said(Signal.FACT, sentence, said, reason)
         elif DECIDES.search(sentence):
@@ -266,8 +279,10 @@ def _explain(session: _Session, said: Utterance, place: int) -> None:
     for error in list(session.errors):
         names = set(_NAME.findall(error.observation.quote.lower()))
         for sentence in _sentences(FENCE.sub("\n", said.text)) if place - error.since <= FIX_WITHIN else ():
-            tells = _FIXED.search(sentence) and len(sentence) <= MAX_QUOTE_CHARS and sentence in said.text
-            if tells and (error.acted is not None or not names.isdisjoint(_NAME.findall(sentence.lower()))):
+            if len(sentence) > MAX_QUOTE_CHARS or sentence not in said.text:
+                continue
+            is_about = error.acted is not None or not names.isdisjoint(_NAME.findall(sentence.lower()))
+            if TELLS_FIX.search(sentence) or (is_about and _FIXED.search(sentence)):
                 _settle(session, error, said, sentence)
                 break
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
@@ -38,6 +39,7 @@ _NEGATIONS = re.compile(
     r"|disabl(?:e|ed)|no)\b|n['’]t\b",
     re.IGNORECASE,
 )
+_PREPOSITIONS = frozenset("in on for at to of with by when from as into until before after because and but".split())
 _REJECTED = re.compile(
     r"\b(?:instead of|rather than|no longer|not any ?more|don['’]?t use|do not use|not|never|stop using|away from|from"
     r"|drop(?:ped)?|replac(?:e|ed|ing)|remov(?:e|ed|ing)|over|got rid of|retired?|dropping)\s+((?:[\w+#./-]+\s?){1,4})",
@@ -61,7 +63,11 @@ def claim_of(text: str) -> Claim:
     """Return a sentence as it is compared."""
     words = [word.lower().strip(".-") for word in _WORD.findall(text)]
     numbers = frozenset(word for word in words if _NUMBER.fullmatch(word))
-    rejected = {stem for found in _REJECTED.finditer(text) for stem in stems_of(_WORD.findall(found[1].lower())[:3])}
+    rejected = {
+        stem
+        for found in _REJECTED.finditer(text)
+        for stem in stems_of(takewhile(lambda word: word not in _PREPOSITIONS, _WORD.findall(found[1].lower())))
+    }
     return Claim(text, frozenset(stems_of(words)), numbers, frozenset(rejected), len(_NEGATIONS.findall(text)) % 2 == 1)
 
 
@@ -107,7 +113,7 @@ def conflicts(older: Claim, newer: Claim) -> str:
     """Return why two sentences on the same subject cannot both hold; empty: they can."""
     if turned_down := (newer.rejected & older.stems) - older.rejected:
         return f"turns down {min(turned_down)}"
-    if taken_back := (older.rejected & newer.stems) - newer.rejected:
+    if (taken_back := (older.rejected & newer.stems) - newer.rejected) and not newer.is_negative:
         return f"takes up {min(taken_back)}"
     for names in _VALUES:
         before, after = older.stems & names, newer.stems & names

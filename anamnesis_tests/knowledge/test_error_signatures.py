@@ -1,0 +1,85 @@
+"""The same error has the same signature in every run; different errors have different ones."""
+
+import pytest
+
+from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
+
+REFUSED = """Traceback (most recent call last):
+  File "/srv/app/db.py", line 12, in connect
+    raise
+psycopg2.OperationalError: connection to server at "localhost" (127.0.0.1), port 5433 failed: Connection refused"""
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (REFUSED, REFUSED.splitlines()[-1]),
+        (
+            "npm warn old\nnpm ERR! code ERESOLVE\nnpm ERR! could not resolve react@19",
+            "npm ERR! could not resolve react@19",
+        ),
+        (
+            "src/main.rs:4:5\nerror[E0382]: borrow of moved value: `config`",
+            "error[E0382]: borrow of moved value: `config`",
+        ),
+        ("bash: terraform: command not found", "bash: terraform: command not found"),
+        (
+            "make: *** [Makefile:12: build] Error 1\ngcc: fatal error: no input files",
+            "gcc: fatal error: no input files",
+        ),
+    ],
+)
+def test_line_that_tells_the_error_is_found(output: str, line: str) -> None:
+    assert error_line(output) == line
+    assert signature_of(line)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "<tool_use_error>File has not been read yet. Read it first before writing to it.</tool_use_error>",
+        "The user doesn't want to proceed with this tool use.",
+        "E       assert 3 == 4",
+        "AssertionError: expected 3 to equal 4",
+        "Exit code 1",
+        "warning: unused variable `x`",
+        "all good",
+    ],
+)
+def test_refusals_test_failures_and_plain_output_are_no_errors(output: str) -> None:
+    assert error_line(output) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "2026-03-01 10:00:01 ERROR cannot open /home/ada/app/data.db",
+            "2026-04-11 23:59:59 ERROR cannot open /srv/x/data.db",
+        ),
+        (
+            "app.py:12: ModuleNotFoundError: No module named 'yaml'",
+            "app.py:340: ModuleNotFoundError: No module named 'yaml'",
+        ),
+        ("Error: task 0x7ffde1 timed out after 30s", "Error: task 0x41ab00 timed out after 31 s"),
+        ("fatal: unable to access repo.git, pid 4312", "fatal: unable to access repo.git, pid 99"),
+    ],
+)
+def test_signature_ignores_what_differs_from_run_to_run(one: str, other: str) -> None:
+    assert signature_of(one) == signature_of(other) != ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ModuleNotFoundError: No module named 'yaml'", "ModuleNotFoundError: No module named 'requests'"),
+        ("connect ECONNREFUSED 127.0.0.1:5432", "connect ECONNREFUSED 127.0.0.1:6379"),
+        ("KeyError: 'user_id'", "KeyError: 'order_id'"),
+    ],
+)
+def test_signature_keeps_what_tells_errors_apart(one: str, other: str) -> None:
+    assert signature_of(one) != signature_of(other)
+
+
+def test_error_that_says_nothing_has_no_signature() -> None:
+    assert signature_of("Error: failed with exit code 1") == ""

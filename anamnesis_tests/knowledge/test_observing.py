@@ -1,0 +1,123 @@
+"""What is observed in a session: errors with their fix, what a person says, and commands that worked."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pytest
+
+from anamnesis_pipeline.knowledge.observing import observations_of_session, steps_of
+from anamnesis_pipeline.knowledge.utterances import Utterance
+from anamnesis_pipeline.model import SegmentKind, content_id
+from anamnesis_pipeline.parsing.claude_logs.message_keys import result_key
+from anamnesis_pipeline.store.knowledge_model import Observation, Signal
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+REFUSED = "psycopg2.OperationalError: connection to localhost, port 5433 failed: Connection refused"
+WHO = {"user": SegmentKind.PROMPT, "claude": SegmentKind.STATEMENT, "agent": SegmentKind.AGENT_PROMPT}
+
+
+def session(*turns: tuple[str, str]) -> list[Utterance]:
+    """Utterances of a session: (`user` | `claude`, text), or (a script, its output; an error begins with `!`)."""
+    said: list[Utterance] = []
+
+    def add(key: str, kind: SegmentKind, text: str) -> None:
+        said.append(Utterance("episode", "shop", "session", f"m{len(said)}", key, kind, text, NOW))
+
+    for number, (who, text) in enumerate(turns):
+        if who in WHO:
+            add(f"u:{number}", WHO[who], text)
+            continue
+        call = f"toolu_{number}"
+        add(f"u:{content_id('tool_use', call)}", SegmentKind.TOOL_INPUT, f"Bash\ncommand: {who}")
+        kind = SegmentKind.TOOL_ERROR if text.startswith("!") else SegmentKind.TOOL_RESULT
+        add(result_key(call, text), kind, text.removeprefix("!"))
+    return said
+
+
+def of(signal: Signal, found: Iterable[Observation]) -> list[tuple[str, str]]:
+    return [(each.quote, each.answer) for each in found if each.signal is signal]
+
+
+def test_error_is_observed_with_the_command_that_fixed_it() -> None:
+    found = observations_of_session(
+        session(
+            ("alembic upgrade head", f"!{REFUSED}"),
+            ("docker compose up -d db", "Started"),
+            ("alembic upgrade head", "done"),
+        )
+    )
+    assert of(Signal.ERROR, found) == [(REFUSED, "docker compose up -d db")]
+
+
+def test_error_is_observed_with_what_claude_says_fixed_it() -> None:
+    fix = "The fix was to start the container on port 5433 first."
+    found = observations_of_session(session(("alembic upgrade head", f"!{REFUSED}"), ("claude", f"Found it. {fix}")))
+    assert of(Signal.ERROR, found) == [(REFUSED, fix)]
+
+
+def test_error_that_nothing_fixed_has_no_answer() -> None:
+    found = observations_of_session(session(("alembic upgrade head", f"!{REFUSED}"), ("claude", "Let me look.")))
+    assert of(Signal.ERROR, found) == [(REFUSED, "")]
+
+
+def test_error_in_a_text_that_was_only_read_is_not_observed() -> None:
+    found = observations_of_session(session(("cat notes.txt", REFUSED), ("grep -rn Error logs", REFUSED)))
+    assert of(Signal.ERROR, found) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "signal"),
+    [
+        ("Remember that the staging host is stg-2.example.com.", Signal.FACT),
+        ("We decided to stay on Postgres 16 because of JSON_TABLE.", Signal.DECISION),
+        ("Always run the linter before you commit.", Signal.PREFERENCE),
+        ("No, don't mock the database in these tests.", Signal.CORRECTION),
+    ],
+)
+def test_what_a_person_says_is_observed(text: str, signal: Signal) -> None:
+    found = observations_of_session(session(("user", f"Hi. {text} Thanks!")))
+    assert [(each.signal, each.quote) for each in found] == [(signal, text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What if we always used Redis for this?",
+        "Maybe we should switch to Bun someday.",
+        "```\n# always use tabs\n```",
+        "Can you fix the login page",
+    ],
+)
+def test_questions_guesses_and_code_are_not_observed(text: str) -> None:
+    assert observations_of_session(session(("user", text))) == []
+
+
+def test_only_a_person_has_preferences() -> None:
+    text = "Always use tabs. Remember that the port is 9000."
+    assert observations_of_session(session(("claude", text), ("agent", text), ("curl -s example.com", text))) == []
+
+
+def test_decision_has_its_reason() -> None:
+    found = observations_of_session(session(("user", "Let's go with SQLite. It keeps the setup to one file.")))
+    assert of(Signal.DECISION, found) == [("Let's go with SQLite.", "It keeps the setup to one file.")]
+
+
+def test_commands_that_worked_one_after_the_other_are_steps() -> None:
+    steps = [("npm run build", "ok"), ("docker build -t shop .", "ok"), ("kubectl rollout restart deploy/shop", "ok")]
+    (found,) = observations_of_session(session(*steps))
+    assert (found.signal, found.key) == (
+        Signal.STEPS,
+        "npm run build && docker build shop . && kubectl rollout restart deploy/shop",
+    )
+    failed = [steps[0], ("docker build -t shop .", "!error: no space left on device /var"), steps[2]]
+    assert of(Signal.STEPS, observations_of_session(session(*failed))) == []
+
+
+def test_steps_leave_out_commands_that_only_look() -> None:
+    assert steps_of("cd app && git status && npm ci && ls dist | head") == ["npm ci"]
+
+
+def test_quotes_are_verbatim() -> None:
+    said = session(("user", "Please, from now on, always use `pnpm`\nand never npm.  \nThanks"))
+    for each in observations_of_session(said):
+        assert any(each.quote in utterance.text for utterance in said)
