@@ -8,6 +8,7 @@ from datetime import timedelta
 from anamnesis_pipeline.knowledge.detecting import Memory, Near, quoted, sessions_in
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
+from anamnesis_pipeline.knowledge.topic_files import LESSONS
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Kind,
@@ -77,7 +78,7 @@ class RepeatedCorrections:
             again = [each.observation for each in near if _wants_same(of, each)]
             shown = sorted([*again, of], key=lambda each: str(each.at))
             if len(sessions_in(shown)) >= 2:
-                yield _entry(self.kind, shown, "lessons", "Corrections", "repeated_corrections", memory)
+                yield _entry(self.kind, shown, LESSONS, "Corrections", "repeated_corrections", memory)
 
 
 class StaleTopics:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from anamnesis_pipeline.knowledge.detecting import Memory, quoted, sessions_in
+from anamnesis_pipeline.knowledge.topic_files import LESSONS, Lesson, lesson_entry
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Evidence,
@@ -18,7 +19,8 @@ from anamnesis_pipeline.store.knowledge_model import (
 MAX_QUOTED = 4
 """Sessions that a proposal quotes."""
 TITLE_CHARS = 100
-LESSONS = "lessons"
+ERRORS = "Errors"
+"""Heading of lessons about errors."""
 TRIVIAL = frozenset(
     """git mkdir rm mv cp touch chmod kill pkill cat echo sleep cd source export pytest curl tar unzip ssh scp code open
     """.split()
@@ -42,13 +44,13 @@ class RepeatedErrors:
             shown = _one_of_each_session(found)
             fix = max(fixed, key=lambda each: str(each.at))
             evidence = dated([piece for each in (*shown, fix) for piece in quoted(each)])
-            entry = f"**{of.quote}**\n\nSeen in {len(sessions_in(found))} sessions. What fixed it: {fix.answer}"
+            lesson = Lesson(of.quote, fixed_by=fix.answer, check=f"met in {len(sessions_in(found))} sessions")
             yield Proposal(
                 self.kind,
                 of.project,
                 f"lesson {of.project} {of.key}",
                 f"Repeated error: {of.quote}"[:TITLE_CHARS],
-                Change(topic=TopicEdit(LESSONS, of.quote[:TITLE_CHARS], entry)),
+                Change(topic=TopicEdit(LESSONS, ERRORS, lesson_entry(lesson))),
                 tuple(dict.fromkeys(evidence)),
                 min(0.95, 0.7 + 0.1 * (len(sessions_in(found)) - 1) + 0.1 * (len(fixed) > 1)),
                 "repeated_errors",

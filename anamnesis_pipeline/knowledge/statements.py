@@ -33,6 +33,7 @@ _VALUES = (
     frozenset("single double".split()),
 )
 """Words that exclude each other."""
+_EXCLUSIVE = frozenset().union(*_VALUES)
 _NEGATIONS = re.compile(
     r"\b(?:not|never|no longer|not any ?more|none|without|stop(?:ped)?|avoid|cannot|forbid(?:den)?|drop(?:ped)?"
     r"|remov(?:e|ed)"
@@ -50,10 +51,13 @@ _REJECTED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence as it is compared. `rejected`: stems of what it turns down. `numbers`: numbers, times and versions."""
+    """A sentence as it is compared. `stems` tell its subject; `values` are words that exclude each other, such as days,
+    and `numbers` are numbers, times and versions. `rejected`: stems of what it turns down.
+    """
 
     text: str
     stems: frozenset[str]
+    values: frozenset[str]
     numbers: frozenset[str]
     rejected: frozenset[str]
     is_negative: bool
@@ -68,18 +72,23 @@ def claim_of(text: str) -> Claim:
         for found in _REJECTED.finditer(text)
         for stem in stems_of(takewhile(lambda word: word not in _PREPOSITIONS, _WORD.findall(found[1].lower())))
     }
-    return Claim(text, frozenset(stems_of(words)), numbers, frozenset(rejected), len(_NEGATIONS.findall(text)) % 2 == 1)
+    values = frozenset(each for word in words for each in (word, word.removesuffix("s")) if each in _EXCLUSIVE)
+    return Claim(
+        text, frozenset(stems_of(words)), values, numbers, frozenset(rejected), len(_NEGATIONS.findall(text)) % 2 == 1
+    )
 
 
 def stems_of(words: Iterable[str]) -> list[str]:
     """Return the stems of the words that tell of a subject."""
-    told = (w for w in words if w not in STOP_WORDS and w not in _FILLING and not _NUMBER.fullmatch(w) and len(w) > 1)
-    return [_stem(word) for word in told]
+    return [
+        _stem(word)
+        for word in words
+        if word not in STOP_WORDS | _FILLING and not _NUMBER.fullmatch(word) and len(word) > 1
+        if not {word, word.removesuffix("s")} & _EXCLUSIVE
+    ]
 
 
 def _stem(word: str) -> str:
-    if any(word in names for names in _VALUES):
-        return word
     for ending in ("ations", "ation", "ments", "ment", "ings", "ing", "ies", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
@@ -116,9 +125,9 @@ def conflicts(older: Claim, newer: Claim) -> str:
     if (taken_back := (older.rejected & newer.stems) - newer.rejected) and not newer.is_negative:
         return f"takes up {min(taken_back)}"
     for names in _VALUES:
-        before, after = older.stems & names, newer.stems & names
-        if before and after and not before & after:
-            return f"{min(before)} and {min(after)}"
+        before, after = older.values & names, newer.values & names
+        if before and after - before and (before - after or newer.is_negative):
+            return f"{min(before)} and {min(after - before)}"
     if older.numbers and newer.numbers and not older.numbers & newer.numbers:
         return f"{min(older.numbers)} and {min(newer.numbers)}"
     if older.is_negative != newer.is_negative:

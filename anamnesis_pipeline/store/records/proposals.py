@@ -96,7 +96,7 @@ class ProposalRecords:
             tables["proposals"].update({"proposal_id": {"$in": opened}}, change)
             tables["proposals"].insert([_row(replace(proposal, reopens=rejected[-1] if rejected else ""))])
             pairs = [{"proposal_id": proposal.proposal_id, "episode_id": each} for each in proposal.episode_ids]
-            tables["proposal_evidence"].insert(pairs)
+            tables["proposal_evidence"].add(pairs)
             return Proposed(renewed=1) if opened else Proposed(reopened=1) if rejected else Proposed(new=1)
 
         return self._gateway.write(work)

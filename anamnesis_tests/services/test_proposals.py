@@ -1,0 +1,230 @@
+"""Proposals of a whole memory: what detectors find in logs and notes, what deciding does, wherever a run ends."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from anamnesis_pipeline.errors import ProposalNotFound
+from anamnesis_pipeline.model import Episode
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.services.posted import note_of
+from anamnesis_pipeline.services.posting import EpisodeWriter
+from anamnesis_pipeline.services.proposals import POLICY, Proposals, last_run
+from anamnesis_pipeline.services.wiring import open_pieces
+from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.gateway import Tables
+from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
+from anamnesis_tests.support.archived_logs import DAY, OTHER, SESSION, Home, record
+
+REFUSED = "psycopg2.OperationalError: connection to localhost, port 5433 failed: Connection refused"
+PROJECT = "/code/shop"
+
+
+class EndedError(Exception):
+    """The process ended here."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, store: Store) -> Iterator[Home]:
+    """An empty memory on every store."""
+    home = Home(tmp_path, store)
+    yield home
+    home.close()
+
+
+def proposals_of(home: Home, private: Private = NOTHING_PRIVATE) -> Proposals:
+    writer = EpisodeWriter(home.store, open_redactor(home.settings).mask_text, open_pieces(), None)
+    return Proposals(home.store, writer, private)
+
+
+def called(script: str, output: str, at: int, session: str, **result: Any) -> list[dict[str, Any]]:
+    """A command and its output."""
+    call = f"toolu_{session[:4]}_{at}"
+    use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": script}}
+    back = {"type": "tool_result", "tool_use_id": call, "content": output, **result}
+    asked = record("assistant", "", at, session)
+    asked["message"]["content"] = [use]
+    answered = record("user", "", at, session, uuid=f"{session[:4]}-r{at}")
+    answered["message"]["content"] = [back]
+    return [asked, answered]
+
+
+def migrate(home: Home, session: str, at: int, then: str = "Thanks, all good now.") -> None:
+    """A session in which the same error is met, and fixed."""
+    lines = [record("user", "run the migrations of the shop database", at, session)]
+    lines += called("alembic upgrade head", REFUSED, at + 1, session, is_error=True)
+    lines += called("docker compose up -d db", "Started", at + 2, session)
+    lines += called("alembic upgrade head", "done", at + 3, session)
+    lines += [record("assistant", "The fix was to start the db container first.", at + 4, session)]
+    lines += [record("user", then, at + 5, session)]
+    home.write(lines, f"-code-shop/{session}.jsonl")
+
+
+def post(home: Home, text: str, at: int, project: str = PROJECT, type: Any = "decision", **fields: Any) -> Episode:
+    draft = note_of(text, project=project, instance="box", type=type).model_copy(update=fields).draft()
+    episode, _ = EpisodeWriter(home.store, open_redactor(home.settings).mask_text, open_pieces(), None).create(draft)
+    return episode
+
+
+def dreamt(home: Home, **settings: Any) -> list[Proposal]:
+    proposals = proposals_of(home)
+    proposals.dream(home.settings.model_copy(update=settings))
+    return proposals.listed(limit=100)
+
+
+def fill(home: Home) -> None:
+    """Two sessions with the same error, two notes that say the same, and one that another corrects."""
+    migrate(home, SESSION, 1)
+    migrate(home, OTHER, 10_000)
+    home.ingest()
+    for number, text in enumerate(
+        (
+            "The staging database runs on port 5433",
+            "Staging database: port 5433",
+            "We deploy on Fridays",
+            "We deploy on Mondays",
+        )
+    ):
+        post(home, text, number, timestamp=DAY + timedelta(minutes=number))
+
+
+def kinds(found: list[Proposal]) -> list[str]:
+    return sorted(str(each.kind) for each in found)
+
+
+@pytest.mark.mongo
+def test_detectors_propose_what_logs_and_notes_hold(home: Home) -> None:
+    fill(home)
+    found = dreamt(home)
+    assert kinds(found) == ["lesson", "merge", "supersede"]
+    (lesson,) = [each for each in found if each.kind is Kind.LESSON]
+    assert {each.quote for each in lesson.evidence} >= {REFUSED}
+    assert lesson.change.topic is not None
+    assert lesson.change.topic.name == "lessons"
+    assert "Fixed by: docker compose up -d db" in lesson.change.topic.entry
+
+
+@pytest.mark.mongo
+def test_second_run_adds_nothing_and_reads_nothing(home: Home) -> None:
+    fill(home)
+    before = dreamt(home)
+    assert dreamt(home) == before
+    report = last_run(home.store)
+    assert report is not None
+    assert report.observed == 0
+
+
+def test_one_session_alone_gives_no_lesson(home: Home) -> None:
+    migrate(home, SESSION, 1)
+    home.ingest()
+    assert dreamt(home) == []
+    migrate(home, OTHER, 10_000)
+    home.ingest()
+    assert kinds(dreamt(home)) == ["lesson"]
+
+
+def delete_all(tables: Tables, table: str) -> None:
+    tables[table].delete({})
+
+
+def ended(home: Home, writes: int, work: Callable[[], object]) -> bool:
+    """Whether the work ended before its last write."""
+    gateway = home.store.gateway
+    try:
+        with patch.object(type(gateway), "write", _ending(type(gateway).write, writes)):
+            work()
+    except EndedError:
+        return True
+    return False
+
+
+def _ending(whole: Any, writes: int) -> Any:
+    left = [writes]
+
+    def write(self: Any, work: Any, **given: Any) -> Any:
+        if left[0] == 0:
+            raise EndedError
+        left[0] -= 1
+        return whole(self, work, **given)
+
+    return write
+
+
+@pytest.mark.mongo
+def test_dream_that_ends_anywhere_proposes_the_same(home: Home) -> None:
+    fill(home)
+    wanted: list[str] | None = None
+    for writes in range(100):
+        for name in home.store.settings.all("dream."):
+            home.store.settings.set(name, None)
+        for table in ("proposals", "proposal_evidence"):
+            home.store.gateway.write(partial(delete_all, table=table))
+        is_ended = ended(home, writes, lambda: dreamt(home))
+        found = sorted(each.proposal_id for each in dreamt(home))
+        wanted = wanted or found
+        assert found == wanted, writes
+        if not is_ended:
+            assert writes > 10
+            return
+    pytest.fail("it never came to its end")
+
+
+@pytest.mark.mongo
+def test_accepting_that_ends_anywhere_is_done_or_not(home: Home) -> None:
+    fill(home)
+    (merge,) = [each for each in dreamt(home) if each.kind is Kind.MERGE]
+    for writes in range(20):
+        is_ended = ended(home, writes, lambda: proposals_of(home).accept(merge.proposal_id, "Ada"))
+        held = home.store.episodes.get([merge.change.statuses[0].episode_id])
+        state = home.store.proposals.get(merge.proposal_id).state
+        assert (state is State.ACCEPTED) == (held[merge.change.statuses[0].episode_id].status == "superseded")
+        if not is_ended:
+            assert state is State.ACCEPTED
+            return
+        assert state is State.OPEN
+    pytest.fail("it never came to its end")
+
+
+def test_policy_accepts_what_can_be_undone(home: Home) -> None:
+    fill(home)
+    assert kinds(dreamt(home, dream_auto=("merge",), dream_off=("supersede",))) == ["lesson"]
+    (merge,) = home.store.proposals.page(10, State.ACCEPTED)
+    assert (merge.kind, merge.decided_by) == (Kind.MERGE, POLICY)
+    proposals_of(home).undo(merge.proposal_id, "Ada")
+    assert home.store.episodes.get(merge.episode_ids)[merge.change.statuses[0].episode_id].status == "active"
+
+
+def test_policy_names_kinds_that_are_undone_exactly() -> None:
+    with pytest.raises(ValueError, match="'lesson' must be one of"):
+        Settings(dream_auto=("lesson",))
+
+
+def test_private_project_is_listed_when_it_is_named(home: Home) -> None:
+    fill(home)
+    dreamt(home)
+    hidden = proposals_of(home, Private(projects=("shop",)))
+    assert hidden.listed() == []
+    assert hidden.waiting().open == 0
+    assert kinds(hidden.listed(project="shop")) == ["lesson", "merge", "supersede"]
+
+
+def test_projects_are_never_compared_with_each_other(home: Home) -> None:
+    post(home, "We deploy on Fridays", 1)
+    post(home, "We deploy on Mondays", 2, project="other")
+    assert dreamt(home) == []
+
+
+def test_proposal_goes_with_forgotten_evidence(home: Home) -> None:
+    fill(home)
+    (lesson,) = [each for each in dreamt(home) if each.kind is Kind.LESSON]
+    home.forget(ids=(lesson.evidence[0].episode_id,))
+    with pytest.raises(ProposalNotFound):
+        proposals_of(home).find(lesson.proposal_id)
+    assert Kind.LESSON not in {each.kind for each in dreamt(home)}
