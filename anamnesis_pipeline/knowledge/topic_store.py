@@ -162,6 +162,10 @@ class TopicStore:
             raise TopicRefused(f"the former text {digest[:12]} is not kept any more; the archive has what was crawled")
         return kept
 
+    def read_index(self, memory: Path) -> str | None:
+        """Return the text of `MEMORY.md` in a memory of Claude Code; None: there is no file. Raises as `read`."""
+        return _read(self._checked(memory / INDEX, is_index=True))
+
     def write_index(self, project: str, text: str, memory: Path | None = None) -> Path:
         """Write the index of a project, which is derived from what is stored: no approval is needed.
 

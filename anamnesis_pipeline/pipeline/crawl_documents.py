@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from anamnesis_pipeline.errors import DocumentUnreadable, HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.model import EXCLUDED, FileCursor, FileStat, Source
 from anamnesis_pipeline.parsing.documents.formats import to_text
+from anamnesis_pipeline.parsing.documents.index_block import without_index
 from anamnesis_pipeline.parsing.documents.languages import CONVERTED, format_of
 from anamnesis_pipeline.pipeline.archive import WRITERS, Archive
 from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask
@@ -306,7 +307,7 @@ def _looked_at(crawl: _Crawl, rules: RuleSet, read: Read, file: FileStat, before
             # not recorded as read, so that the file is read once the rule is gone
             crawl.tally.left_out[EXCLUDED] += 1
             return unread(crawl.source, file, before, crawl.noted)
-        text = to_text(file.path, data) if data.strip() else ""  # an empty file, frequent in code, is no problem
+        text = without_index(to_text(file.path, data)) if data.strip() else ""  # empty files are frequent in code
         version = _version(crawl, file)
         lines = masked_lines(crawl.tombstones, crawl.mask, file.path, version, text, crawl.tally.masked)
     except (SourceUnreadable, DocumentUnreadable) as problem:

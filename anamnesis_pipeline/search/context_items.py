@@ -55,7 +55,8 @@ _CLASS_OF = {
 @dataclass(frozen=True, slots=True)
 class Item:
     """One quote. `text` is verbatim; `passage_id` is its passage, if it is one. `quote`: the quoted sentences of it and
-    its surroundings, if known. `short_id`: of the episode, if it has one.
+    its surroundings, if known. `short_id`: of the episode, if it has one. `is_index`: the text only
+    says what the episode is about.
     """
 
     episode: Episode
@@ -64,6 +65,12 @@ class Item:
     passage_id: int | None = None
     quote: str = ""
     short_id: str = ""
+    is_index: bool = False
+
+    @property
+    def shown_as(self) -> str:
+        """Return the id under which a session was shown it: an index does not stand for the words of its episode."""
+        return f"index {self.episode.episode_id}" if self.is_index else self.episode.episode_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The state of a project for the next session: state, decisions, open loops, failing tests, news, recent work, facts.
-Pure.
+"""The state of a project for the next session: what holds, state, decisions, open loops, failing tests, news, recent
+work, facts. Pure.
 """
 
 import re
@@ -64,6 +64,8 @@ WISH_CHARS = 1_500
 COMMITS = 6
 """Limit per session, the last ones."""
 
+HOLDS = "What holds; topics win over what sessions said:"
+PINNED = "Pinned preferences:"
 STATE = "Where the work stands:"
 BEFORE = "Said before that, newest first:"
 DECIDED = "Latest decisions:"
@@ -112,7 +114,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Quotes under each heading, the most important first."""
+    """Quotes under each heading, the most important first. `topics`: which there are, and what each is for."""
 
     state: tuple[Item, ...] = ()
     decisions: tuple[Item, ...] = ()
@@ -121,10 +123,14 @@ class Handoff:
     new: tuple[Item, ...] = ()
     recent: tuple[Item, ...] = ()
     facts: tuple[Item, ...] = ()
+    topics: tuple[Item, ...] = ()
+    pinned: tuple[Item, ...] = ()
 
     def sections(self) -> list[Section]:
         """Return the sections of a block."""
         return [
+            Section(HOLDS, self.topics, 40, is_whole=True),
+            Section(PINNED, self.pinned, 60, is_whole=True),
             Section(STATE, self.state[:1], 160, is_whole=True),
             Section(DECIDED, self.decisions, 60, is_whole=True),
             Section(OPEN, self.open_loops, 120, is_whole=True),

@@ -140,8 +140,9 @@ class ContextMaker:
             block, out = self._claimed(block, out, sections, asked, words, now, skipped)
         skipped["budget"] += len(out)
         ids = tuple(dict.fromkeys(item.episode.episode_id for item in block.items))
+        quoted = [item.episode.episode_id for item in block.items if not item.is_index]
         try:
-            self._store.episodes.track(ids, now)
+            self._store.episodes.track(list(dict.fromkeys(quoted)), now)
         except AnamnesisError as exc:  # the answer matters more than its count
             log.warning("what a session was told is not counted as retrieved: %s", exc)
         return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
@@ -260,7 +261,7 @@ class ContextMaker:
             [
                 item
                 for item in section.items
-                if item.episode.episode_id not in known and not _said_it(item.episode, session_id, memory)
+                if item.shown_as not in known and not _said_it(item.episode, session_id, memory)
             ]
             for section in sections
         ]
@@ -285,12 +286,12 @@ class ContextMaker:
         skipped: Counter[str],
     ) -> tuple[Block, list[Item]]:
         """Return the block without items that another call showed the session in the meantime."""
-        shown = [Shown(item.episode.episode_id, item.passage_id) for item in block.items]
+        shown = [Shown(item.shown_as, item.passage_id) for item in block.items]
         mine = self._store.context.show(asked.session_id, shown, now)
         if mine == {item.episode_id for item in shown}:
             return block, out
         skipped["shown"] += len(shown) - len(mine)
-        kept = [replace(s, items=[i for i in s.items if i.episode.episode_id in mine]) for s in sections]
+        kept = [replace(s, items=[i for i in s.items if i.shown_as in mine]) for s in sections]
         return fitted(kept, asked.max_tokens, words, self._pieces)[0], out
 
     def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:

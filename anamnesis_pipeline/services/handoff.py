@@ -1,10 +1,15 @@
 """Read the content of a project's hand-off. The cost does not grow with the store."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.search.handoff import ENDS, SESSIONS, Handoff, Work, handoff_of
+from anamnesis_pipeline.knowledge.topic_files import lessons_of
+from anamnesis_pipeline.knowledge.what_holds import Held, read_held
+from anamnesis_pipeline.model import Episode, EpisodeFilter
+from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
+from anamnesis_pipeline.search.handoff import ENDS, MAX_ITEMS, SESSIONS, Handoff, Work, handoff_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.session_model import SESSION_KIND, of_episode
 
@@ -14,6 +19,8 @@ RECORDS = 40
 REMEMBERED = 10
 """Maximum episodes of each kind that clients post."""
 CURATED = 40
+TOPICS, LESSON_FILES, POINTERS = 6, 2, 4
+"""Maximum lines of each in the index."""
 TALK = 60
 """Exchanges per read; a long session may fill several."""
 TALK_READS = 4
@@ -55,7 +62,26 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidde
             if (record := of_episode(episode)) is not None
         ],
     )
-    return handoff_of(work)
+    held = read_held(store, EpisodeFilter(projects=tuple(projects), hidden_sources=tuple(hidden)))
+    topics, pinned = tuple(_index(held)), tuple(Item(e, e.summary, class_of(e)) for e in held.pinned[:MAX_ITEMS])
+    told = {item.episode.episode_id for item in (*topics, *pinned)}
+    found = handoff_of(work)
+    facts = tuple(item for item in found.facts if item.episode.episode_id not in told)
+    return replace(found, topics=topics, pinned=pinned, facts=facts)
+
+
+def _index(held: Held) -> Iterator[Item]:
+    """Yield what the topics are for, how many lessons there are, and the pointers; no content."""
+    for topic in held.topics[:TOPICS]:
+        about = f": {topic.is_for}" if topic.is_for else ""
+        yield Item(topic.sections[0], f"{topic.title}{about}", SourceClass.FILE, is_index=True)
+    for topic in held.lessons[:LESSON_FILES]:
+        number = counted(len(lessons_of(topic.text)), "lesson")
+        yield Item(topic.sections[0], f"{number}, to read before similar work", SourceClass.FILE, is_index=True)
+    for pointer in held.pointers[:POINTERS]:
+        place = f"{pointer.machine}:{pointer.path}" if pointer.machine else pointer.path
+        about = f": {pointer.description}" if pointer.description else ""
+        yield Item(pointer.episode, f"{pointer.keyword} → {place}{about}", class_of(pointer.episode), is_index=True)
 
 
 def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
+from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.pipeline.projects import SEEN, add_alias
 from anamnesis_pipeline.search.context_items import Item
@@ -24,6 +25,7 @@ from anamnesis_pipeline.store.session_model import SessionRecord, to_episode
 from anamnesis_tests.support.ingested import LATER, OTHER, Ingested
 from anamnesis_tests.support.log_lines import SESSION, START, Log
 from anamnesis_tests.support.samples import episode, passages, put
+from anamnesis_tests.support.topics import put_pinned, put_pointer, put_topic
 
 FOLDER, SHOP = "/home/dev/shop", "~/shop"
 
@@ -477,3 +479,34 @@ def test_a_busy_project_beside_a_quiet_one_is_read_without_gaps(store: Store) ->
     store.episodes.put([*busy, turn("old", 0, "quiet", "quiet")])
     recent = [item.episode.session_id for item in read_handoff(store, ["quiet", "busy"]).recent]
     assert recent == ["s2", "s1", "s0", "quiet"][:SESSIONS]
+
+
+def test_start_begins_with_what_holds(store: Store) -> None:
+    put_topic(store, "/c/memory/topics/deploys.md", "# Deploys\n\nHow the shop goes live.", project=SHOP)
+    put_topic(store, "/c/memory/topics/lessons.md", "# Lessons\n\n- Port in use\n- Slow tests", project=SHOP)
+    put_pinned(store, "german", "Answer in German.", project=SHOP)
+    put_pointer(store, "backups", project=SHOP)
+    put(store, "said", "We decided to deploy on Mondays.", kind="decision", project=SHOP, summary="Deploy on Mondays.")
+    text = start(store, session_id="s")
+    order = ["topics win", "Deploys: How the shop goes live.", "2 lessons", "Answer in German.", "Deploy on Mondays."]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert "nas:/srv/backups" in text
+    assert not start(store, session_id="s", source="resume")
+    assert "topics win" in start(store, session_id="s", source="compact")
+
+
+def test_index_at_the_start_does_not_stand_for_the_topic(store: Store) -> None:
+    put_topic(store, "/c/memory/topics/deploys.md", "# Deploys\n\nHow the shop goes live.", project=SHOP)
+    assert "Deploys" in start(store, session_id="s")
+    (topic,) = store.episodes.page(EpisodeFilter(tags=("topic",)), 2).items
+    assert (topic.retrieval_count, [each.episode_id for each in store.context.session("s").shown]) == (
+        0,
+        [f"index {topic.episode_id}"],
+    )
+
+
+def test_start_shows_no_topic_of_a_hidden_source(store: Store) -> None:
+    put_topic(store, "/c/memory/topics/deploys.md", "# Deploys\n\nSecret.", project=SHOP, source="hidden")
+    assert not read_handoff(store, [SHOP], hidden=["hidden"]).topics
+    assert read_handoff(store, [SHOP]).topics

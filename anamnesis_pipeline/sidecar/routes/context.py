@@ -123,13 +123,15 @@ class SearchedOut(TypedDict):
 
 
 class HandoffOut(TypedDict):
-    """Where a project stands. `text` is the same as one block of quotes, as far as it fits. `searched`: what sessions
-    asked the memory of the project lately.
+    """Where a project stands. `text` is the same as one block of quotes, as far as it fits. `topics`: what holds, one
+    line for each topic, without its content. `searched`: what sessions asked the memory of the project lately.
     """
 
     projects: list[str]
     text: str
     tokens: int
+    topics: list[ItemOut]
+    pinned: list[ItemOut]
     state: list[ItemOut]
     decisions: list[ItemOut]
     open_loops: list[ItemOut]
@@ -149,9 +151,9 @@ def get_handoff(
     machine: Annotated[Name | None, Query(description="Machine of `cwd`; default: the setting `machine`")] = None,
     max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Max tokens of `text`")] = HANDOFF_TOKENS,
 ) -> Response:
-    """Return the present state of a `project`, or of that of `cwd`: last reports, latest decisions, open loops, tests
-    that failed last, what came in since the last session, recent work, curated facts, and searches; at most five each.
-    Both as JSON and as `text`.
+    """Return the present state of a `project`, or of that of `cwd`: its topics, pinned preferences, last reports,
+    latest decisions, open loops, tests that failed last, what came in since the last session, recent work, curated
+    facts, and searches; at most five each, and ten topics and pointers. Both as JSON and as `text`.
     """
     if project is None and cwd is None:
         raise InvalidEpisode("project", "name a project, or a cwd")
@@ -163,6 +165,8 @@ def get_handoff(
             "projects": list(projects),
             "text": block.text,
             "tokens": block.tokens,
+            "topics": _items(handoff.topics),
+            "pinned": _items(handoff.pinned),
             "state": _items(handoff.state),
             "failing": _items(handoff.failing),
             "decisions": _items(handoff.decisions),
