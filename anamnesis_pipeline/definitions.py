@@ -12,6 +12,7 @@ from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, dream, embed, index, ingest, review
 from anamnesis_pipeline.defs.knowledge import observations, proposals, quotes_are_verbatim, review_report
+from anamnesis_pipeline.defs.memory_index import memory_index
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.posted import POSTED, finish_posted
 from anamnesis_pipeline.defs.reporting import described
@@ -43,6 +44,7 @@ ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
     observations,
     proposals,
     review_report,
+    memory_index,
 )
 
 defs = dg.Definitions(

@@ -47,6 +47,8 @@ from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
 from anamnesis_pipeline.cli.sessions import show as show_command
 from anamnesis_pipeline.cli.sources import sources_app
+from anamnesis_pipeline.cli.topics import lessons as lessons_command
+from anamnesis_pipeline.cli.topics import topics as topics_command
 from anamnesis_pipeline.cli.up import Up, run_demo
 from anamnesis_pipeline.cli.uploads import upload as upload_command
 from anamnesis_pipeline.cli.uploads import uploads_app
@@ -95,6 +97,8 @@ app.command("remember")(remember)
 app.command("queries")(queries_command)
 app.command("sessions")(sessions_command)
 app.command("show")(show_command)
+app.command("topics")(topics_command)
+app.command("lessons")(lessons_command)
 app.command("install")(install_command)
 app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")

@@ -50,8 +50,8 @@ draw_map = dg.define_asset_job(
 
 dream = dg.define_asset_job(
     "dream",
-    dg.AssetSelection.assets("observations") | dg.AssetSelection.key_prefixes("proposals"),
-    description="Observe what came, and propose what follows from it. Nothing that holds changes by it.",
+    dg.AssetSelection.assets("observations", "memory_index") | dg.AssetSelection.key_prefixes("proposals"),
+    description="Observe what came, propose what follows from it, and render the indexes. Nothing that holds changes.",
     tags=tagged("knowledge"),
     **owned(dg.define_asset_job),
 )

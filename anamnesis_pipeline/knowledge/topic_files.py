@@ -115,22 +115,23 @@ def with_entry(text: str, name: str, heading: str, entry: str, sources: Sequence
     :param text: of the file; empty: there is none yet.
     :param name: of the topic: the title of a new file.
     :param heading: empty: under the title.
-    :param entry: one statement; further lines are indented below it.
+    :param entry: one statement, with further lines indented below it; or a list, whose items are an entry each.
     :raises TopicRefused: the entry is empty, or would not be read as one, e.g. behind an unclosed code block.
     """
-    if not (wanted := _key(entry)):
+    if not _key(entry):
         raise TopicRefused("the entry has no text; write what holds, in one sentence")
-    if wanted in {_key(each.text) for each in read_topic(text).entries}:
-        return text
-    if not text.removeprefix(BOM).strip():
-        text += _LESSONS_HEAD if name == LESSONS else f"# {name.replace('-', ' ').strip().capitalize()}\n"
-    new = _inserted(text, " ".join(heading.split()).strip("# "), entry, sources)
-    if wanted not in {_key(each.text) for each in read_topic(new).entries}:
-        raise TopicRefused(
-            f"the topic {name} has a code block or comment that does not end, so that nothing can be added behind it; "
-            "end it in the file"
-        )
-    return new
+    for each in _items(entry):
+        if (wanted := _key(each)) in _keys(text):
+            continue
+        if not text.removeprefix(BOM).strip():
+            text += _LESSONS_HEAD if name == LESSONS else f"# {name.replace('-', ' ').strip().capitalize()}\n"
+        text = _inserted(text, " ".join(heading.split()).strip("# "), each, sources)
+        if wanted not in _keys(text):
+            raise TopicRefused(
+                f"the topic {name} has a code block or comment that does not end, so that nothing can be added behind "
+                "it; end it in the file"
+            )
+    return text
 
 
 def with_entry_replaced(text: str, former: str, entry: str, sources: Sequence[Ref] = ()) -> str:
@@ -189,6 +190,21 @@ def _key(text: str) -> str:
     flat = " ".join(_MARKER.sub("", line, count=1) for line in _COMMENT.sub("", text).splitlines())
     flat = _BEHIND_ESCAPE.sub("", flat.replace("&lt;!--", "<!--").replace("--&gt;", "-->"))
     return " ".join(flat.split()).casefold()
+
+
+def _keys(text: str) -> set[str]:
+    return {_key(each.text) for each in read_topic(text).entries}
+
+
+def _items(entry: str) -> list[str]:
+    """Return the items of a list; any other text is one item."""
+    items = list[str]()
+    for line in (each for each in entry.splitlines() if each.strip()):
+        if not items or (_MARKER.match(items[0]) and _MARKER.match(line) and not line[0].isspace()):
+            items.append(line)
+        else:
+            items[-1] += f"\n{line}"
+    return [each for each in items if _key(each)]
 
 
 def _entry(lines: Sequence[str], heading: str, place: tuple[int, int]) -> Entry:

@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from anamnesis_pipeline.errors import TopicRefused
 from anamnesis_pipeline.knowledge.memory_index import render, with_index
 from anamnesis_pipeline.knowledge.topic_files import Ref, diff_of, lessons_of, with_entry
 from anamnesis_pipeline.knowledge.topic_store import TopicStore, topic_name
@@ -156,32 +157,47 @@ def change_of(
     one here if there is none.
 
     :param machine: name of this one.
+    :param edit: its `name` may be the id of an episode, a section of the topic.
     :raises TopicRefused: see `with_entry` and `TopicStore.path_of`.
     """
-    path, name = topics.path_of(project, edit.name, logs_of(store, project, machine)), topic_name(edit.name)
-    former, where, is_here = topics.read(path), machine, True
-    if former is None:
-        held = read_held(store, EpisodeFilter(projects=(project,)))
-        for each in (*held.topics, *held.lessons):
-            if each.name == name and each.machine not in {"", machine}:
-                former, where, path, is_here = each.text, each.machine, Path(each.path), False
+    section = store.episodes.get([edit.name]).get(edit.name)
+    held = read_held(store, EpisodeFilter(projects=(section.project if section else project,)))
+    known = (*held.topics, *held.lessons)
+    if section is not None:
+        known = tuple(each for each in known if (each.machine, each.path) == (section.machine, section.path))
+        if not known:
+            raise TopicRefused(f"{edit.name} is no section of a topic any more; the proposal is made again")
+    name = known[0].name if section else topic_name(edit.name)
+    elsewhere = next((each for each in known if each.name == name and each.machine not in {"", machine}), None)
+    path = Path(known[0].path) if section else topics.path_of(project, name, logs_of(store, project, machine))
+    former = None if section and elsewhere else topics.read(path)
+    if former is None and elsewhere is not None:
+        former, path = elsewhere.text, Path(elsewhere.path)
+    else:
+        elsewhere = None
     new = with_entry(former or "", name, edit.heading, edit.entry, sources)
-    return TopicChange(where, path, former, new, diff_of(former or "", new, path.name), is_here)
+    where = elsewhere.machine if elsewhere else machine
+    return TopicChange(where, path, former, new, diff_of(former or "", new, path.name), elsewhere is None)
 
 
-def topics_body(
-    store: Store, private: Private, here: str, now: datetime, project: str, name: str, included: Collection[str]
-) -> TopicsOut:
+def held_of(store: Store, private: Private, project: str, included: Collection[str] = ()) -> Held:
     """Return what holds of a project, or of all that may be shown.
 
     :param project: empty: all; a bare name also means `acme/<name>`.
-    :param name: of one topic, which comes with text and history; empty: all, without.
     :param included: private projects and sources to include without a project; `*`: all.
     """
-    where = private.visible(store, EpisodeFilter(projects=(project,) if project else ()), included)
-    held = read_held(store, where)
-    projects = {*by_project(held)} - {EVERYWHERE}
+    where = EpisodeFilter(projects=(project,) if project else ())
+    return read_held(store, private.visible(store, where, included))
+
+
+def topics_body(store: Store, held: Held, here: str, now: datetime, project: str = "", name: str = "") -> TopicsOut:
+    """Return what holds.
+
+    :param held: of this project; empty: of several.
+    :param name: of one topic, which comes with text and history; empty: all, without.
+    """
     topics = [each for each in (*held.topics, *held.lessons) if not name or each.name == name]
+    projects = {*by_project(held)} - {EVERYWHERE}
     return {
         "topics": [topic_body(each, now, former_of(store, each) if name else None) for each in topics],
         "lessons": [lesson for each in held.lessons for lesson in lesson_bodies(each)],

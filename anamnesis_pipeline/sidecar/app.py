@@ -63,6 +63,7 @@ from anamnesis_pipeline.sidecar.routes import search as search_routes
 from anamnesis_pipeline.sidecar.routes import service as service_routes
 from anamnesis_pipeline.sidecar.routes import session as session_routes
 from anamnesis_pipeline.sidecar.routes import similar as similar_routes
+from anamnesis_pipeline.sidecar.routes import topics as topics_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
 from anamnesis_pipeline.sidecar.security import LoginRateLimiter, Security
 from anamnesis_pipeline.sidecar.services import Services
@@ -95,6 +96,7 @@ _ROUTERS = (
     reembed_routes.router,  # before the episodes' routes, which match any path
     rolling_routes.router,
     proposals_routes.router,
+    topics_routes.router,
     upload_routes.router,
     episodes_routes.router,
     exclusion_routes.router,

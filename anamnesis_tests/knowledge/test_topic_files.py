@@ -72,6 +72,11 @@ def test_entry_goes_to_the_end_of_its_section() -> None:
     )
 
 
+def test_list_is_added_item_by_item() -> None:
+    new = with_entry(DEPLOYS, "deploys", "Rollback", "- With blue.\n- `make back`\n  and wait\n- with another mark")
+    assert new == DEPLOYS + "\n- With blue.\n- `make back`\n  and wait\n"
+
+
 def test_missing_section_is_added_at_the_end() -> None:
     assert with_entry(DEPLOYS, "deploys", "Who", "Ann.") == DEPLOYS + "\n## Who\n\n- Ann.\n"
 

@@ -31,6 +31,7 @@ ASSET_PAGES = {
     "observations": "/dashboard/review",
     "proposals": "/dashboard/review",
     "review_report": "/dashboard/review",
+    "memory_index": "/dashboard/topics",
 }
 """Asset, or what its key begins with, -> the page with its content; each links to the other."""
 POSTED_ASSETS = dict(zip(RESERVED_SOURCES, ("posted_notes", "uploaded_documents", "chat_answers"), strict=True))

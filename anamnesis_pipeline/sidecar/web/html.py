@@ -63,6 +63,7 @@ NAVIGATION = (
     Link("/dashboard/episodes", "Episodes", "e"),
     Link("/dashboard/sessions", "Sessions", "n"),
     Link("/dashboard/timeline", "Timeline", "t"),
+    Link("/dashboard/topics", "Topics", "i"),
     Link("/dashboard/map", "Map", "m"),
     Link("/dashboard/context", "Context", "x"),
     Link("/dashboard/sources", "Sources", "r"),

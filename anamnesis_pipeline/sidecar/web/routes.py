@@ -23,6 +23,7 @@ from anamnesis_pipeline.sidecar.web import (
     sources,
     static,
     timeline,
+    topics,
     undo,
 )
 from anamnesis_pipeline.sidecar.web.html import page_router
@@ -38,6 +39,7 @@ PAGES = (
     undo,
     sessions,
     timeline,
+    topics,
     logs,
     embedding,
     events,
