@@ -11,7 +11,7 @@ from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, dream, embed, index, ingest, review
-from anamnesis_pipeline.defs.knowledge import observations, proposals, quotes_are_verbatim, review_report
+from anamnesis_pipeline.defs.knowledge import KNOWLEDGE_CHECKS, observations, proposals, review_report
 from anamnesis_pipeline.defs.memory_index import memory_index
 from anamnesis_pipeline.defs.memory_map import memory_map
 from anamnesis_pipeline.defs.posted import POSTED, finish_posted
@@ -49,7 +49,7 @@ ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
 
 defs = dg.Definitions(
     assets=dg.with_source_code_references(dg.map_asset_specs(described, ASSETS)),
-    asset_checks=[*CHECKS, quotes_are_verbatim],
+    asset_checks=[*CHECKS, *KNOWLEDGE_CHECKS],
     jobs=[ingest, embed, index, draw_map, consolidate, dream, review, finish_posted],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
     schedules=[daily_ingest, daily_consolidation, daily_map, daily_dream, weekly_review],

@@ -22,6 +22,8 @@ from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE
 from anamnesis_pipeline.services.posted import note_of
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.proposals import DreamReport, Proposals
+from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import open_pieces, open_store
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
@@ -60,7 +62,8 @@ def main() -> None:
                 add_notes(store, writer, given.notes)
             for name in store.settings.all("dream."):
                 store.settings.set(name, None)  # observe and detect everything again
-            measure(store, Proposals(store, writer, NOTHING_PRIVATE), settings)
+            topics = TopicEdits(store, open_topics(settings), "box")
+            measure(store, Proposals(store, writer, topics, NOTHING_PRIVATE), settings)
 
 
 def measure(store: Store, proposals: Proposals, settings: Settings) -> None:

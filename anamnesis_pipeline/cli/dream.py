@@ -19,6 +19,8 @@ from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.proposals import Proposals
 from anamnesis_pipeline.services.proposed import DreamOut, ProposalOut, dream_body, proposal_body
+from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import (
     effective_settings,
     open_pieces,
@@ -62,8 +64,8 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List proposals, newest first."""
-    with _opened() as (_, store, proposals):
-        found = [proposal_body(store, each) for each in proposals.listed(state, kind, project, limit)]
+    with _opened() as (_, _store, proposals):
+        found = [proposal_body(proposals, each) for each in proposals.listed(state, kind, project, limit)]
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
         return
@@ -78,8 +80,8 @@ def list_(
 @app.command("show")
 def show(proposal_id: ProposalId, as_json: AsJson = False) -> None:
     """Show a proposal: its evidence, and what accepting it changes."""
-    with _opened() as (_, store, proposals):
-        body = proposal_body(store, proposals.find(proposal_id))
+    with _opened() as (_, _store, proposals):
+        body = proposal_body(proposals, proposals.find(proposal_id))
     typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(body))
 
 
@@ -90,8 +92,8 @@ def accept(
     entry: Annotated[str | None, typer.Option(help="Text to write in place of the proposed one.")] = None,
 ) -> None:
     """Do what a proposal would change. It can be undone."""
-    with _opened() as (_, store, proposals):
-        body = proposal_body(store, proposals.accept(proposal_id, getpass.getuser(), reason, entry))
+    with _opened() as (_, _store, proposals):
+        body = proposal_body(proposals, proposals.accept(proposal_id, getpass.getuser(), reason, entry))
     typer.echo(
         f"{body['proposal_id'][:8]} is {body['state']}" + (f": {_line(body['reason'])}" if body["reason"] else "")
     )
@@ -151,6 +153,8 @@ def render(body: ProposalOut) -> str:
             f"to {change['topic']}, under {change['heading']}" if change["topic"] else f"as a {change['record_type']}"
         )
         lines += [f"  adds {place}:", *(f"    {printable(line)}" for line in change["entry"].splitlines())]
+    if change["diff"]:
+        lines += [f"in {change['path']} on {change['machine']}:", *map(printable, change["diff"].splitlines())]
     return "\n".join(lines)
 
 
@@ -165,7 +169,8 @@ def _opened() -> Iterator[tuple[Settings, Store, Proposals]]:
     with store_to_write(settings) as store:
         stored = effective_settings(store)
         writer = EpisodeWriter(store, open_redactor(stored).mask_text, open_pieces(), None)
-        yield stored, store, Proposals(store, writer, what_is_private(store))
+        topics = TopicEdits(store, open_topics(stored), stored.machine)
+        yield stored, store, Proposals(store, writer, topics, what_is_private(store))
 
 
 @contextmanager

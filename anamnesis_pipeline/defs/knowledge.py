@@ -16,6 +16,8 @@ from anamnesis_pipeline.knowledge.dream import DETECTORS, has_work, name_of
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.proposals import Proposals
+from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import open_pieces, what_is_private
 from anamnesis_pipeline.store.knowledge_model import Proposal, State
 from anamnesis_pipeline.store.records.proposals import Proposed
@@ -99,24 +101,54 @@ def review_report(memory: MemoryResource) -> dg.MaterializeResult[None]:
     )
 
 
-@dg.asset_check(asset=review_report, description="Every quote of an open proposal is verbatim in its episode.")
-def quotes_are_verbatim(memory: MemoryResource) -> dg.AssetCheckResult:
-    """Fail if a quote is not found in what is stored."""
-    opened = memory.store.proposals.page(REVIEWED, State.OPEN)
-    texts = memory.store.episodes.get([key for each in opened for key in each.episode_ids])
-    wrong = [
-        each.proposal_id
-        for each in opened
-        for quote in each.evidence
-        if quote.episode_id not in texts
-        or quote.quote not in f"{texts[quote.episode_id].summary}\n{texts[quote.episode_id].raw_exchange}"
-    ]
-    return dg.AssetCheckResult(passed=not wrong, metadata={"looked at": len(opened), "wrong": ", ".join(wrong[:10])})
+# --- checks ----------------------------------------------------------------------------------------------
+
+
+@dg.asset_check(asset=observations, description="Every session, note and text that changed is observed.")
+def everything_is_observed(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Warn of what waits for the next run."""
+    waiting = memory.store.observations.unobserved_count()
+    return dg.AssetCheckResult(passed=not waiting, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})
+
+
+@dg.asset_check(asset=review_report, description="Every accepted proposal is in its topic file, approved by a person.")
+def topics_are_written(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Fail if a topic file of an accepted proposal is not written; the next dream writes it."""
+    left = memory.store.proposals.unfinished(REVIEWED)
+    return dg.AssetCheckResult(passed=not left, metadata={"not written": ", ".join(each.title for each in left)})
+
+
+def _quotes_check(key: dg.AssetKey, detector: Detector) -> dg.AssetChecksDefinition:
+    """Return the check that every quote of the open proposals of a detector is verbatim in its episode."""
+
+    @dg.asset_check(
+        asset=key, name="quotes_are_verbatim", description="Every quote of an open proposal is verbatim in its episode."
+    )
+    def quotes_are_verbatim(memory: MemoryResource) -> dg.AssetCheckResult:
+        opened = memory.store.proposals.page(REVIEWED, State.OPEN, detector.kind)
+        episodes = memory.store.episodes.get([name for each in opened for name in each.episode_ids])
+        texts = {name: f"{each.summary}\n{each.raw_exchange}" for name, each in episodes.items()}
+        wrong = [
+            each.proposal_id
+            for each in opened
+            if any(quote.quote not in texts.get(quote.episode_id, "") for quote in each.evidence)
+        ]
+        return dg.AssetCheckResult(passed=not wrong, metadata={"looked at": len(opened), "wrong": " ".join(wrong[:10])})
+
+    return quotes_are_verbatim
+
+
+KNOWLEDGE_CHECKS = [
+    everything_is_observed,
+    topics_are_written,
+    *(_quotes_check(key, detector) for key, detector in KEYS.items()),
+]
 
 
 def _proposals(memory: MemoryResource) -> Proposals:
     writer = EpisodeWriter(memory.store, open_redactor(memory.settings).mask_text, open_pieces(), None)
-    return Proposals(memory.store, writer, what_is_private(memory.store))
+    topics = TopicEdits(memory.store, open_topics(memory.settings), memory.settings.machine)
+    return Proposals(memory.store, writer, topics, what_is_private(memory.store))
 
 
 def _states(memory: MemoryResource, detector: Detector) -> Counter[str]:

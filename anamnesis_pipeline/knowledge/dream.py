@@ -20,9 +20,8 @@ from anamnesis_pipeline.knowledge.utterances import utterances_of
 from anamnesis_pipeline.model import RECORD_KIND, RESERVED_SOURCES, Episode
 from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.knowledge_model import Observation
+from anamnesis_pipeline.store.knowledge_model import Observation, Proposal
 from anamnesis_pipeline.store.records.observations import Unobserved
-from anamnesis_pipeline.store.records.proposals import Proposed
 
 log = logging.getLogger(__name__)
 
@@ -93,19 +92,13 @@ def has_work(store: Store, detector: Detector) -> bool:
     return bool(store.observations.after(detector.signals, int(store.settings.get(CURSOR + name_of(detector)) or 0), 1))
 
 
-def detect(store: Store, detector: Detector, now: datetime, embedder: Embedder | None = None) -> Proposed:
-    """Let a detector look at what was observed since it last did."""
+def found_by(
+    store: Store, detector: Detector, now: datetime, embedder: Embedder | None = None
+) -> Iterator[list[Proposal]]:
+    """Yield what a detector finds in what came since it last looked. It has looked once the next is asked for."""
     cursor = CURSOR + name_of(detector)
-    memory, total = Memory(store, now, embedder), Proposed()
-    after = int(store.settings.get(cursor) or 0)
-    for fresh in _fresh(store, detector, after):
-        for proposal in detector.find(memory, fresh):
-            total += store.proposals.propose(proposal)
-        store.settings.set(cursor, fresh[-1].number)
-    return total
-
-
-def _fresh(store: Store, detector: Detector, after: int) -> Iterator[list[Observation]]:
+    memory, after = Memory(store, now, embedder), int(store.settings.get(cursor) or 0)
     while fresh := store.observations.after(detector.signals, after, PAGE):
-        yield fresh
+        yield list(detector.find(memory, fresh))
         after = fresh[-1].number
+        store.settings.set(cursor, after)

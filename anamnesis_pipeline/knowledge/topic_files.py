@@ -148,6 +148,15 @@ def with_entry_replaced(text: str, former: str, entry: str, sources: Sequence[Re
     return "".join([*lines[:first], BOM * (first == 0 and text.startswith(BOM)), written, *lines[end:]])
 
 
+def without_entry(text: str, entry: str) -> str:
+    """Return the text without the items of an entry, wherever they are; all else is unchanged."""
+    lines, gone = _lines(text), {_key(each) for each in _items(entry)}
+    for found in reversed(read_topic(text).entries):
+        if _key(found.text) in gone:
+            del lines[slice(*found.lines)]
+    return "".join(lines)
+
+
 def lesson_entry(lesson: Lesson) -> str:
     """Return the entry of a lesson, for `with_entry`; its sources are given to that."""
     told = ((NOTICE, lesson.notice), (FIXED_BY, lesson.fixed_by), (CHECK, lesson.check))

@@ -10,14 +10,17 @@ from typing import cast
 from pydantic import TypeAdapter
 
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import AnamnesisError, IdAmbiguous
+from anamnesis_pipeline.errors import AnamnesisError, IdAmbiguous, TopicChanged, TopicRefused
 from anamnesis_pipeline.knowledge.detecting import Detector
-from anamnesis_pipeline.knowledge.dream import DETECTORS, detect, name_of, observe
+from anamnesis_pipeline.knowledge.dream import DETECTORS, found_by, name_of, observe
+from anamnesis_pipeline.knowledge.topic_store import hash_of
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.search.project_labels import Private, labels_of
 from anamnesis_pipeline.services.posted import note_of
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.schemas import TypeName
+from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topics import TopicChange
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
@@ -30,6 +33,7 @@ LAST_RUN = "dream.last_run"
 """Stored setting: what the last run did."""
 POLICY = "policy"
 """Who decides where a policy does."""
+FILE_CHANGED = "its topic file was changed since it was proposed; the next dream proposes it for the present text"
 MAX_AUTOMATIC = 500
 """Proposals that one run accepts by policy; the next goes on."""
 SHORTEST_ID = 4
@@ -71,12 +75,13 @@ def last_run(store: Store) -> DreamReport | None:
 class Proposals:
     """The proposals of a store.
 
-    :param writer: posts the notes that accepting makes.
+    :param writer: posts the notes that accepting makes; `topics` writes their topic files.
     :param private: of what is private nothing is listed, unless its project is named.
     """
 
-    def __init__(self, store: Store, writer: EpisodeWriter, private: Private) -> None:
+    def __init__(self, store: Store, writer: EpisodeWriter, topics: TopicEdits, private: Private) -> None:
         self._store = store
+        self._topics = topics
         self._writer = writer
         self._private = private
 
@@ -115,6 +120,15 @@ class Proposals:
             )
         return self._store.proposals.get(found[0] if found else text)
 
+    def file_change(self, proposal: Proposal) -> TopicChange | None:
+        """Return what an open proposal changes in a topic file; None: nothing, or it cannot be written."""
+        if proposal.state is not State.OPEN or proposal.change.topic is None:
+            return None
+        try:
+            return self._topics.change(proposal, proposal.change.topic)
+        except TopicRefused:
+            return None
+
     def accept(self, text: str, by: str, reason: str = "", entry: str | None = None) -> Proposal:
         """Accept an open proposal.
 
@@ -123,8 +137,16 @@ class Proposals:
         :raises ProposalConflict: it is not open.
         """
         proposal = self.find(text)
-        record = self._record(proposal, entry, by)
-        return self._store.proposals.accept(proposal.proposal_id, by, datetime.now(UTC), reason, record)
+        proposal = proposal if entry is None else proposal.saying(entry)
+        edit, path = proposal.change.topic, ""
+        if edit is not None:
+            change = self._topics.change_here(proposal, edit)
+            path = str(change.path)
+            if hash_of(change.former) != edit.former:
+                return self._changed(proposal, by)
+        record = self._record(proposal, by)
+        done = self._store.proposals.accept(proposal.proposal_id, by, datetime.now(UTC), reason, record, path, entry)
+        return self._write(done) if done.state is State.ACCEPTED else done
 
     def reject(self, text: str, by: str, reason: str = "") -> Proposal:
         """Reject an open proposal: it returns with new evidence only.
@@ -139,7 +161,10 @@ class Proposals:
 
         :raises ProposalConflict: it is neither accepted nor rejected.
         """
-        return self._store.proposals.undo(self.find(text).proposal_id, by, datetime.now(UTC), reason)
+        proposal = self.find(text)
+        if proposal.state is State.ACCEPTED and proposal.change.topic is not None:
+            self._topics.undo(proposal, proposal.change.topic, by)
+        return self._store.proposals.undo(proposal.proposal_id, by, datetime.now(UTC), reason)
 
     def waiting(self) -> Waiting:
         """Return what waits for a decision, without what is private."""
@@ -162,7 +187,15 @@ class Proposals:
         return report
 
     def observe(self) -> DreamReport:
-        """Observe all that changed since the last run: the first step of a run."""
+        """Observe all that changed since the last run: the first step of a run. It finishes what a process that ended
+        left, and opens proposals again whose topic file was changed.
+        """
+        for proposal in self._store.proposals.unfinished(MAX_AUTOMATIC):
+            self._write(proposal)
+        for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.EXPIRED):
+            if proposal.reason == FILE_CHANGED:
+                renewed = self._over_present(proposal).change.topic
+                self._store.proposals.renew(proposal.proposal_id, renewed.former if renewed else "")
         seen = observe(self._store)
         report = DreamReport(seen.observed, seen.waiting, seen.observations, started_at=datetime.now(UTC).isoformat())
         self._store.settings.set(LAST_RUN, asdict(report))
@@ -175,7 +208,7 @@ class Proposals:
             return report
         name = name_of(detector)
         try:
-            found = detect(self._store, detector, datetime.now(UTC), embedder)
+            found = self._found(detector, embedder)
         except AnamnesisError as exc:
             log.warning(f"Detector {name} failed; the next run goes on: {exc}")
             report = replace(report, problems={**report.problems, name: str(exc)})
@@ -186,6 +219,18 @@ class Proposals:
         self._store.settings.set(LAST_RUN, asdict(report))
         return report
 
+    def _found(self, detector: Detector, embedder: Embedder | None) -> Proposed:
+        """Store what a detector finds, each with the present hash of the topic file that it changes."""
+        total = Proposed()
+        for batch in found_by(self._store, detector, datetime.now(UTC), embedder):
+            for proposal in batch:
+                total += self._store.proposals.propose(self._over_present(proposal))
+        return total
+
+    def _over_present(self, proposal: Proposal) -> Proposal:
+        edit = proposal.change.topic
+        return proposal if edit is None else proposal.over(hash_of(self._topics.change(proposal, edit).former))
+
     def _accept_by_policy(self, kind: Kind) -> None:
         for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.OPEN, kind):
             self._store.proposals.accept(proposal.proposal_id, POLICY, datetime.now(UTC), f"policy of {kind}: auto")
@@ -194,15 +239,26 @@ class Proposals:
         heads = self._store.episodes.heads(proposal.episode_ids) if self._private else {}
         return self._private.is_of(proposal.project) or any(map(self._private.holds, heads.values()))
 
-    def _record(self, proposal: Proposal, entry: str | None, by: str) -> tuple[Episode, list[Passage]] | None:
+    def _write(self, proposal: Proposal) -> Proposal:
+        """Write the topic file of an accepted proposal, if it has one."""
+        if proposal.change.topic is None:
+            return proposal
+        try:
+            return self._topics.write(proposal, proposal.change.topic)
+        except TopicChanged:
+            return self._changed(proposal, proposal.decided_by)
+
+    def _changed(self, proposal: Proposal, by: str) -> Proposal:
+        now = datetime.now(UTC)
+        return self._store.proposals.close(proposal.proposal_id, State.EXPIRED, by, now, FILE_CHANGED)
+
+    def _record(self, proposal: Proposal, by: str) -> tuple[Episode, list[Passage]] | None:
         """Return the episode that accepting posts, masked and in passages."""
         record = proposal.change.record
         if record is None:
             return None
         tags = (*record.tags, "accepted")
-        note = note_of(
-            entry or record.text, project=proposal.project, instance=by, type=cast(TypeName, record.type), tags=tags
-        )
+        note = note_of(record.text, project=proposal.project, instance=by, type=cast(TypeName, record.type), tags=tags)
         return self._writer.prepared(note.draft())
 
 

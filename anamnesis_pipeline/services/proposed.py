@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 from typing_extensions import TypedDict
 
-from anamnesis_pipeline.services.proposals import DreamReport, Waiting, last_run
+from anamnesis_pipeline.services.proposals import DreamReport, Proposals, Waiting, last_run
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import Proposal
@@ -43,13 +43,18 @@ class StatusEditOut(TypedDict):
 
 
 class ProposalChangeOut(TypedDict):
-    """What accepting does: statuses of episodes, an entry of a topic file, a note that is posted."""
+    """What accepting does: statuses of episodes, an entry of a topic file, a note that is posted. `machine`, `path` and
+    `diff` are of the topic file of an open proposal; one on another machine is changed there by hand.
+    """
 
     statuses: list[StatusEditOut]
     topic: str | None
     heading: str | None
     entry: str | None
     record_type: str | None
+    machine: str | None
+    path: str | None
+    diff: str | None
 
 
 class ProposalOut(TypedDict):
@@ -104,9 +109,9 @@ class WaitingOut(TypedDict):
     last_run: DreamOut | None
 
 
-def proposal_body(store: Store, proposal: Proposal) -> ProposalOut:
-    """Return a proposal."""
-    change = proposal.change
+def proposal_body(proposals: Proposals, proposal: Proposal) -> ProposalOut:
+    """Return a proposal, of an open one with the diff of the topic file that it changes."""
+    change, file = proposal.change, proposals.file_change(proposal)
     return {
         "proposal_id": proposal.proposal_id,
         "kind": proposal.kind.value,
@@ -122,6 +127,9 @@ def proposal_body(store: Store, proposal: Proposal) -> ProposalOut:
             "heading": change.topic.heading if change.topic else None,
             "entry": change.topic.entry if change.topic else change.record.text if change.record else None,
             "record_type": change.record.type if change.record else None,
+            "machine": file.machine if file else None,
+            "path": str(file.path) if file else None,
+            "diff": file.diff if file else None,
         },
         "evidence": [
             {

@@ -109,11 +109,14 @@ class StatusEdit:
 
 @dataclass(frozen=True, slots=True)
 class TopicEdit:
-    """Puts an entry into a topic file of the project, `lessons` or another `name`, under a heading."""
+    """Puts an entry into a topic file of the project, under a heading. `name`: of the topic, or the id of one of its
+    episodes. `former`: hash of the file when it was proposed; empty: there was none.
+    """
 
     name: str
     heading: str
     entry: str
+    former: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,19 @@ class Proposal:
     def episode_ids(self) -> list[str]:
         """The episodes that it quotes, sorted."""
         return sorted({each.episode_id for each in self.evidence})
+
+    def over(self, former: str) -> "Proposal":
+        """Return it for a topic file that has this hash."""
+        if self.change.topic is None:
+            return self
+        return replace(self, change=replace(self.change, topic=replace(self.change.topic, former=former)))
+
+    def saying(self, entry: str) -> "Proposal":
+        """Return it with another text in place of the proposed one."""
+        topic, record = self.change.topic, self.change.record
+        if topic is not None:
+            return replace(self, change=replace(self.change, topic=replace(topic, entry=entry)))
+        return replace(self, change=replace(self.change, record=record and replace(record, text=entry)))
 
     def decided(self, state: State, at: datetime, by: str, reason: str = "") -> "Proposal":
         """Return it in this state."""

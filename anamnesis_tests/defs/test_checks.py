@@ -89,7 +89,7 @@ def test_every_asset_has_a_check_that_says_what_it_wants() -> None:
     checked = {key.asset_key for key in graph.asset_check_keys}
     assert checked == {node.key for node in graph.asset_nodes}
     blocking = {key.name for key in graph.asset_check_keys if graph.get(key).blocking}
-    assert blocking == {"archive_is_there", "vectors_are_sound"}, "one for each stage"
+    assert blocking == {"archive_is_there", "vectors_are_sound", "index_has_200_lines_at_most"}, "one for each stage"
 
 
 def test_lines_parts_and_sessions_that_wait_are_told(memory: MemoryResource, source: Source) -> None:

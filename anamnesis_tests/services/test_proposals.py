@@ -10,12 +10,15 @@ from unittest.mock import patch
 import pytest
 
 from anamnesis_pipeline.errors import ProposalNotFound
+from anamnesis_pipeline.knowledge.topic_store import project_folder
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.posted import note_of
 from anamnesis_pipeline.services.posting import EpisodeWriter
-from anamnesis_pipeline.services.proposals import POLICY, Proposals, last_run
+from anamnesis_pipeline.services.proposals import FILE_CHANGED, POLICY, Proposals, last_run
+from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
@@ -41,7 +44,8 @@ def home(tmp_path: Path, store: Store) -> Iterator[Home]:
 
 def proposals_of(home: Home, private: Private = NOTHING_PRIVATE) -> Proposals:
     writer = EpisodeWriter(home.store, open_redactor(home.settings).mask_text, open_pieces(), None)
-    return Proposals(home.store, writer, private)
+    topics = TopicEdits(home.store, open_topics(home.settings), home.settings.machine)
+    return Proposals(home.store, writer, topics, private)
 
 
 def called(script: str, output: str, at: int, session: str, **result: Any) -> list[dict[str, Any]]:
@@ -189,6 +193,92 @@ def test_accepting_that_ends_anywhere_is_done_or_not(home: Home) -> None:
             assert state is State.ACCEPTED
             return
         assert state is State.OPEN
+    pytest.fail("it never came to its end")
+
+
+def lessons_of(home: Home) -> Path:
+    return home.settings.topics_dir / project_folder(PROJECT) / "lessons.md"
+
+
+def lesson_of(home: Home) -> Proposal:
+    fill(home)
+    (lesson,) = [each for each in dreamt(home) if each.kind is Kind.LESSON]
+    return lesson
+
+
+@pytest.mark.mongo
+def test_accepted_lesson_is_written_and_undoing_removes_it(home: Home) -> None:
+    lesson = lesson_of(home)
+    assert not lessons_of(home).exists()
+    proposals_of(home).accept(lesson.proposal_id, "Ada")
+    text = lessons_of(home).read_text()
+    assert REFUSED in text
+    assert lesson.evidence[0].episode_id in text
+    proposals_of(home).undo(lesson.proposal_id, "Ada")
+    assert not lessons_of(home).exists()
+
+
+def test_own_text_is_written_in_place_of_the_proposed_one(home: Home) -> None:
+    lesson = lesson_of(home)
+    proposals_of(home).accept(lesson.proposal_id, "Ada", entry="Start the database before migrating.")
+    assert "- Start the database before migrating." in lessons_of(home).read_text()
+    proposals_of(home).undo(lesson.proposal_id, "Ada")
+    assert not lessons_of(home).exists()
+
+
+def test_file_that_a_person_edits_meanwhile_is_not_overwritten(home: Home) -> None:
+    lesson = lesson_of(home)
+    lessons_of(home).parent.mkdir(parents=True)
+    lessons_of(home).write_text("# Lessons\n\nMine.\n")
+    done = proposals_of(home).accept(lesson.proposal_id, "Ada")
+    assert (done.state, done.reason) == (State.EXPIRED, FILE_CHANGED)
+    assert lessons_of(home).read_text() == "# Lessons\n\nMine.\n"
+    assert lesson.proposal_id in {each.proposal_id for each in dreamt(home)}, "proposed again for the present text"
+    assert proposals_of(home).accept(lesson.proposal_id, "Ada").state is State.ACCEPTED
+    assert lessons_of(home).read_text().startswith("# Lessons\n\nMine.\n")
+    assert REFUSED in lessons_of(home).read_text()
+
+
+def test_proposals_for_one_file_are_accepted_one_after_the_other(home: Home) -> None:
+    first = lesson_of(home)
+    for session, at in ((SESSION, 20_000), (OTHER, 30_000)):
+        lines = [record("user", "build the shop image", at, session)]
+        lines += called("docker build .", "error: no space left on device sda1", at + 1, session, is_error=True)
+        lines += called("docker system prune -f", "ok", at + 2, session)
+        lines += called("docker build .", "built", at + 3, session)
+        home.write(lines, f"-code-shop/{session}.jsonl")
+    home.ingest()
+    lessons = [each for each in dreamt(home) if each.kind is Kind.LESSON]
+    assert len(lessons) == 2
+    for each in lessons:
+        assert proposals_of(home).accept(each.proposal_id, "Ada").state is State.ACCEPTED
+    text = lessons_of(home).read_text()
+    assert REFUSED in text
+    assert "no space left on device" in text
+    proposals_of(home).undo(first.proposal_id, "Ada")
+    assert REFUSED not in lessons_of(home).read_text()
+    assert "no space left on device" in lessons_of(home).read_text()
+
+
+@pytest.mark.mongo
+def test_accepting_lesson_that_ends_anywhere_is_finished_by_the_next_dream(home: Home) -> None:
+    lesson = lesson_of(home)
+    for writes in range(20):
+        is_ended = ended(home, writes, lambda: proposals_of(home).accept(lesson.proposal_id, "Ada"))
+        if home.store.proposals.get(lesson.proposal_id).state is State.OPEN:
+            assert not lessons_of(home).exists()
+            continue
+        dreamt(home)
+        done = home.store.proposals.get(lesson.proposal_id)
+        assert done.applied is not None
+        assert done.applied.is_done
+        assert lessons_of(home).read_text().count(REFUSED) == 1
+        if not is_ended:
+            return
+        proposals_of(home).undo(lesson.proposal_id, "Ada")
+        home.store.gateway.write(partial(delete_all, table="proposals"))
+        home.store.settings.set("dream.cursor.RepeatedErrors", None)
+        dreamt(home)
     pytest.fail("it never came to its end")
 
 

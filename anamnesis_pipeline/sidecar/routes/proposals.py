@@ -19,6 +19,8 @@ from anamnesis_pipeline.services.proposed import (
     proposal_body,
     waiting_body,
 )
+from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
@@ -64,40 +66,37 @@ def list_proposals(
     limit: Annotated[int, Query(ge=1, le=200, description="Max proposals")] = 50,
 ) -> Response:
     """List proposals with their evidence and what accepting changes; private ones if their project is named."""
-    found = proposals_of(services).listed(state, kind, project, limit)
-    return json_reply({"items": [proposal_body(services.store, each) for each in found]})
+    proposals = proposals_of(services)
+    return json_reply({"items": [proposal_body(proposals, e) for e in proposals.listed(state, kind, project, limit)]})
 
 
 @router.get("/api/proposals/{proposal_id}", response_model=ProposalOut)
 def get_proposal(proposal_id: ProposalId, services: Uses) -> Response:
     """Return one proposal."""
-    return json_reply(proposal_body(services.store, proposals_of(services).find(proposal_id)))
+    proposals = proposals_of(services)
+    return json_reply(proposal_body(proposals, proposals.find(proposal_id)))
 
 
 @router.post("/api/proposals/{proposal_id}/accept", response_model=ProposalOut)
 def accept_proposal(proposal_id: ProposalId, services: Uses, wanted: AcceptanceIn | None = None) -> Response:
     """Do what an open proposal would change. It expires if that is otherwise by now; `state` and `reason` say so."""
-    wanted = wanted or AcceptanceIn()
-    done = proposals_of(services).accept(proposal_id, wanted.by, one_line(wanted.reason), wanted.entry)
-    return json_reply(proposal_body(services.store, done))
+    wanted, proposals = wanted or AcceptanceIn(), proposals_of(services)
+    done = proposals.accept(proposal_id, wanted.by, one_line(wanted.reason), wanted.entry)
+    return json_reply(proposal_body(proposals, done))
 
 
 @router.post("/api/proposals/{proposal_id}/reject", response_model=ProposalOut)
 def reject_proposal(proposal_id: ProposalId, services: Uses, wanted: DecisionIn | None = None) -> Response:
     """Reject an open proposal. It returns with new evidence only."""
-    wanted = wanted or DecisionIn()
-    return json_reply(
-        proposal_body(services.store, proposals_of(services).reject(proposal_id, wanted.by, one_line(wanted.reason)))
-    )
+    wanted, proposals = wanted or DecisionIn(), proposals_of(services)
+    return json_reply(proposal_body(proposals, proposals.reject(proposal_id, wanted.by, one_line(wanted.reason))))
 
 
 @router.post("/api/proposals/{proposal_id}/undo", response_model=ProposalOut)
 def undo_proposal(proposal_id: ProposalId, services: Uses, wanted: DecisionIn | None = None) -> Response:
     """Take back what accepting changed, or open a rejected proposal again."""
-    wanted = wanted or DecisionIn()
-    return json_reply(
-        proposal_body(services.store, proposals_of(services).undo(proposal_id, wanted.by, one_line(wanted.reason)))
-    )
+    wanted, proposals = wanted or DecisionIn(), proposals_of(services)
+    return json_reply(proposal_body(proposals, proposals.undo(proposal_id, wanted.by, one_line(wanted.reason))))
 
 
 @router.get("/api/dream", response_model=WaitingOut)
@@ -117,4 +116,6 @@ def run_dream(services: Uses) -> Response:
 
 def proposals_of(services: Services) -> Proposals:
     """Return the proposals of the application's store."""
-    return Proposals(services.store, services.poster, services.engine.private())
+    settings = services.settings
+    topics = TopicEdits(services.store, open_topics(settings), settings.machine)
+    return Proposals(services.store, services.poster, topics, services.engine.private())

@@ -82,7 +82,7 @@ class ProposalRecords:
             former = [(row, {(e.episode_id, e.quote) for e in EVIDENCE.validate_json(row["evidence"])}) for row in rows]
             decided = [(row, its) for row, its in former if row["state"] not in (State.OPEN, State.EXPIRED)]
             if any(quotes <= its for _, its in decided) or any(
-                quotes < its for row, its in former if row["state"] == State.OPEN
+                quotes <= its for row, its in former if row["state"] == State.OPEN
             ):
                 return Proposed(known=1)
             rejected = [row["proposal_id"] for row, _ in decided if row["state"] == State.REJECTED]
@@ -166,13 +166,21 @@ class ProposalRecords:
         return [_proposal(row, aliases) for row in newest[:limit]]
 
     def accept(
-        self, proposal_id: str, by: str, at: datetime, reason: str = "", record: Written | None = None, path: str = ""
+        self,
+        proposal_id: str,
+        by: str,
+        at: datetime,
+        reason: str = "",
+        record: Written | None = None,
+        path: str = "",
+        entry: str | None = None,
     ) -> Proposal:
         """Do what an open proposal would change in the store, and note the approval. A topic file is to be written
         after this, and then `finish` called.
 
         :param record: the episode of its `NewRecord`.
         :param path: of the topic file that it changes.
+        :param entry: the text in place of the proposed one.
         :return: it, accepted; or expired, if what it would change is otherwise by now.
         :raises ProposalNotFound: there is none with this id.
         :raises ProposalConflict: it is not open.
@@ -181,6 +189,7 @@ class ProposalRecords:
 
         def work(tables: Tables) -> Proposal:
             proposal = _in_state(_read(tables, proposal_id), State.OPEN)
+            proposal = proposal if entry is None else proposal.saying(entry)
             ids = [edit.episode_id for edit in proposal.change.statuses]
             rows = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", ids, STATUS_FIELDS)}
             if len(rows) < len(set(ids)) or any(row["status"] not in HOLDING for row in rows.values()):
@@ -202,7 +211,7 @@ class ProposalRecords:
         return self._gateway.write(work)
 
     def finish(self, proposal_id: str, former: str, written: str) -> Proposal:
-        """Note that the topic file of an accepted proposal is written.
+        """Note that the topic file of an accepted proposal is written. Open ones for the same file go on from its text.
 
         :param former: hash of its text before; empty: there was no file.
         :param written: hash of its text now.
@@ -211,7 +220,23 @@ class ProposalRecords:
         def work(tables: Tables) -> Proposal:
             proposal = _in_state(_read(tables, proposal_id), State.ACCEPTED)
             applied = replace(proposal.applied or Applied(), former=former, written=written, is_done=True)
+            aliases = read_aliases(tables)
+            for other in (_proposal(row, aliases) for row in tables["proposals"].find({"state": State.OPEN.value})):
+                if other.project == proposal.project and _file_of(other) == _file_of(proposal):
+                    _store(tables, other.over(written))
             return _store(tables, replace(proposal, applied=applied))
+
+        return self._gateway.write(work)
+
+    def renew(self, proposal_id: str, former: str) -> Proposal:
+        """Open a proposal again that expired because its topic file was changed.
+
+        :param former: hash of the file's present text.
+        """
+
+        def work(tables: Tables) -> Proposal:
+            proposal = _in_state(_read(tables, proposal_id), State.EXPIRED)
+            return _store(tables, replace(proposal.over(former), state=State.OPEN, decided_at=None, decided_by=""))
 
         return self._gateway.write(work)
 
@@ -282,6 +307,11 @@ def _in_state(proposal: Proposal, state: State) -> Proposal:
             f"proposal {proposal.proposal_id} is {proposal.state}{decided}{reason}; it must be {state}"
         )
     return proposal
+
+
+def _file_of(proposal: Proposal) -> tuple[str, str] | None:
+    topic = proposal.change.topic
+    return (topic.name, topic.former) if topic else None
 
 
 def _set_statuses(tables: Tables, edits: Sequence[StatusEdit], cause: Cause) -> None:
