@@ -1,11 +1,13 @@
 """Detectors of statements that cannot both hold: superseded notes, contradictions, and doubts about old ones."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, Near
-from anamnesis_pipeline.knowledge.observing import CLAUDE, REASONS
+from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
+from anamnesis_pipeline.knowledge.wording import REASONS
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -18,14 +20,18 @@ from anamnesis_pipeline.store.knowledge_model import (
     dated,
 )
 
-SHARED = 0.5
+SHARED = 0.45
 """Least share of the shorter statement's words that both have."""
 AKIN = 0.55
 """Least cosine of two statements on the same subject."""
 OLD = timedelta(days=30)
 """Age from which on a statement is doubted when something newer speaks against it."""
 TITLE_CHARS = 100
-_SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION)
+_REMOVES = re.compile(
+    r"\b(?:remove|delete|drop|get rid|clean up|entferne|lösche|quita|borra|supprime)\b", re.IGNORECASE
+)
+"""A request to remove something states nothing of it."""
+_SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION, Signal.REQUEST)
 
 
 class SupersededNotes:
@@ -54,7 +60,8 @@ class Contradictions:
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each older statement that a person contradicts."""
         for of in memory.holding(fresh):
-            if of.key == CLAUDE or of.answer or REASONS.search(of.quote):
+            is_removal = of.signal is Signal.REQUEST and _REMOVES.search(of.quote) is not None
+            if of.key == CLAUDE or of.answer or REASONS.search(of.quote) or is_removal:
                 continue
             near = memory.statements(of.project).near(
                 of, [Signal.TOPIC, Signal.NOTE, Signal.DECISION, Signal.PREFERENCE]

@@ -40,7 +40,7 @@ class DuplicateNotes:
                     not is_same
                     or older.episode_id == newer.episode_id
                     or conflicts(one, two)
-                    or one.numbers != two.numbers
+                    or set(one.numbers) != set(two.numbers)
                 ):
                     continue
                 tags = memory.episodes([older.episode_id])[older.episode_id].tags

@@ -11,6 +11,9 @@ MIN_WORDS = 2
 look the same.
 """
 
+SKELETON_WORDS = 4
+"""Words that alone tell an error; then the names in it, which differ from run to run, do not count."""
+
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TELLING = re.compile(
     r"(?:^|[\s\[(])(?:[\w.]*(?:Error|Exception|Panic|Fault|Refused|Timeout))\b\s?[:(\]]"
@@ -27,6 +30,7 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 _CLASSED = re.compile(r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b")
+_MARKED = re.compile(r"\b(?:error|fatal|ERR!|FATAL|ERROR)\b\s?[:!\[ ]")
 _OF_TOOL = re.compile(
     r"<tool_use_error>|^(?:The user doesn't want|File has not been read|File has been modified|String to replace"
     r"|File does not exist|Found \d+ matches|No changes to make|Error: (?:File|String to replace|Path|EISDIR)"
@@ -39,7 +43,9 @@ _OF_TEST = re.compile(
 )
 """A test that fails while code is written is no error to learn from."""
 _SWALLOWED = re.compile(
-    r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \"|make(?:\[\d+\])?: \*\*\*)", re.IGNORECASE
+    r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \"|make(?:\[\d+\])?: \*\*\*|collect2:"
+    r"|npm ERR! (?:A complete log|errno|path|code))",
+    re.IGNORECASE,
 )
 
 _TIME = r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
@@ -67,8 +73,9 @@ def error_line(output: str) -> str:
         if not bare or len(line) > MAX_LINE_CHARS or _SWALLOWED.match(bare) or _OF_TEST.search(bare):
             continue
         if _TELLING.search(bare) and signature_of(bare):
-            its = 2 if _CLASSED.search(bare) else 1
-            if its >= rank:  # the last of its rank: the cause stands at the end of a traceback
+            its = 3 if _CLASSED.search(bare) else 2 if _MARKED.search(bare) else 1
+            # the cause stands at the end of a traceback, and at the beginning of what a compiler says
+            if its > rank or its == rank == 3:
                 best, rank = line.strip(), its
     return best
 
@@ -83,6 +90,9 @@ def signature_of(line: str) -> str:
     words = [word.strip(".:/-").lower() for word in _WORD.findall(text)]
     told = [word for word in words if word and word not in STOP_WORDS]
     named = [word for word in told if not _GENERIC.fullmatch(word)]
+    plain = dict.fromkeys(word for word in named if not _SPECIFIC.search(word))
+    if len(plain) >= SKELETON_WORDS:
+        return " ".join(plain)
     specific = sum(2 if _SPECIFIC.search(word) else 1 for word in set(named))
     return " ".join(told) if specific >= MIN_WORDS else ""
 

@@ -11,16 +11,30 @@ from itertools import takewhile
 
 from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
 from anamnesis_pipeline.knowledge.utterances import Utterance
-from anamnesis_pipeline.model import Episode, SegmentKind, content_id
+from anamnesis_pipeline.knowledge.wording import (
+    CHANGES,
+    CORRECTS,
+    DECIDES,
+    FIXED,
+    GIVES_REASON,
+    IDLE,
+    PREFERS,
+    REASONS,
+    STATES,
+    TELLS_FIX,
+)
+from anamnesis_pipeline.model import RECORD_KIND, Episode, SegmentKind, content_id
 from anamnesis_pipeline.parsing.claude_logs import commands
 from anamnesis_pipeline.parsing.claude_logs.message_keys import call_of
 from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 1
+RULES = 3
 """Number of these rules; raised when they change, so that everything is observed again."""
+NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400
+MAX_REQUEST_CHARS = 200
 MAX_PER_EPISODE = 40
 MAX_PENDING = 8
 """Errors that wait for what fixes them, and calls that wait for their results, the latest ones."""
@@ -32,82 +46,14 @@ STEPS = 3
 PERSONS = frozenset({SegmentKind.PROMPT, SegmentKind.STEERING, SegmentKind.CHANNEL})
 _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 
-CORRECTS = re.compile(
-    r"^(?:no\b|nope|wrong|stop\b|don'?t\b|not (?:like )?that|that'?s (?:not|wrong)|i (?:already )?(?:said|told|asked)"
-    r"|(?:again|please)[,:]? (?:don'?t|stop|not|use)|you (?:forgot|should(?:n't| not)? have|keep|still|again|missed"
-    r"|used)"
-    r"|why (?:did|are|do) you|never\b|please (?:don'?t|never|stop)|undo|revert)"
-    r"|\b(?:again|i told you|as i said|how many times|not what i (?:asked|wanted)|we don'?t (?:do|use))\b",
-    re.IGNORECASE,
-)
-"""A person corrects Claude."""
-PREFERS = re.compile(
-    r"\b(?:always|never|from now on|in (?:the )?future|by default|every time|whenever)\b"
-    r"|\bi(?:'d| would)? (?:really )?(?:prefer|like|love|hate|want(?: you)? to|don'?t (?:like|want))\b"
-    r"|\bwe (?:always|never|prefer|only|do(?:n'?t| not)|use)\b|\bplease (?:use|don'?t|keep|always|never|stop|avoid)\b"
-    r"|^(?:use|don'?t use|avoid|prefer|keep|stick (?:to|with))\b",
-    re.IGNORECASE,
-)
-STATES = re.compile(
-    r"\b(?:remember(?: that)?|keep in mind|for the record|note that|fyi|just so you know|for your information"
-    r"|important|good to know)\b",
-    re.IGNORECASE,
-)
-DECIDES = re.compile(
-    r"\b(?:we|i|they|team)(?:'ve| have| has)? (?:just |finally )?(?:decided|agreed|settled|opted|chose|picked)\b"
-    r"|\b(?:let'?s|we(?:'ll| will| are going to|'re going to)|i(?:'ll| will)) (?:go with|use|switch(?: over)? to"
-    r"|move to|stick"
-    r" (?:to|with)|keep|drop|replace|stay)\b|\bdecision\s*:|\bwent with\b|\bwe(?:'re| are) (?:going|sticking"
-    r"|switching|moving)"
-    r"|\b(?:switch|move|migrate)d? (?:back )?(?:to|from)\b",
-    re.IGNORECASE,
-)
-CHANGES = re.compile(
-    r"\b(?:no longer|not any ?more|(?:was|were|is|are|been|got) (?:now )?(?:removed|deleted|renamed|replaced|retired"
-    r"|deprecated|migrated|moved|dropped|shut down|decommissioned|turned off|gone|archived)|used to be|has moved"
-    r"|have moved)\b",
-    re.IGNORECASE,
-)
-"""Something is no longer as it was."""
 CLAUDE = "claude"
 """Key of what Claude says, not a person."""
-REASONS = re.compile(
-    r"\b(?:because|since|so that|otherwise|in order to|due to|as (?:it|they|we|the)|reason|to (?:avoid|keep|prevent"
-    r"|reduce"
-    r"|make sure)|turned out|after (?:the|we|it)|thanks to|would (?:have|break|need))\b",
-    re.IGNORECASE,
-)
-GIVES_REASON = re.compile(
-    r"(?:because|since|otherwise|the reason|reason:|this way|that way|it (?:keeps|avoids|breaks|broke)|they (?:break"
-    r"|broke))\b",
-    re.IGNORECASE,
-)
-"""A sentence that gives the reason of the one before it."""
-IDLE = re.compile(
-    r"\?\s*$|\b(?:what if|maybe|perhaps|might|could we|should we|i wonder|wondering|suppose|hypothetical\w*"
-    r"|for example|e\.g\."
-    r"|imagine|someday|not sure|thinking (?:of|about)|consider(?:ing)?|lol|haha|/s|yeah right|sure,? (?:let'?s"
-    r"|because))\b",
-    re.IGNORECASE,
-)
-"""Questions, guesses, jokes: nothing that holds."""
-TELLS_FIX = re.compile(
-    r"\b(?:the (?:fix|solution|workaround|(?:root )?cause|culprit) (?:is|was)|fixed (?:it|this|that)? ?(?:by|with)"
-    r"|root cause)\b",
-    re.IGNORECASE,
-)
-"""A sentence that says what fixed the last error, whatever it names."""
-_FIXED = re.compile(
-    r"\b(?:fix(?:ed|es)?(?: (?:it|this|was|is|by))?|the (?:fix|cause|culprit|problem|issue|reason) (?:is|was)"
-    r"|root cause|solved"
-    r"|resolved|works? (?:now|again)|turned out|because|needs? to be|had to|instead of|was missing|must be"
-    r"|should be)\b",
-    re.IGNORECASE,
-)
-
-
+LOGS = re.compile(r"\b(?:docker|kubectl|podman|journalctl|systemctl status|gh run|heroku|flyctl|pm2)\b")
+"""Commands that print what other programs just said, which may have failed."""
 _EDITS = re.compile(r"(?:Multi|Notebook)?Edit\n|Write\n|str_replace\w*\n")
 _EDITED = re.compile(r"^(?:file_path|notebook_path|path): [^\n]+", re.MULTILINE)
+_STATE = re.compile(r"\b(?:is|are|runs?|uses?|listens?|has|have|defaults? to|ist|sind|es|son)\b", re.IGNORECASE)
+_AMOUNT = re.compile(r"\d")
 _NAME = re.compile(r"[\w./:-]{5,}")
 _MESSAGE = re.compile(r"-\w*m|--message.*")
 """The option after which a commit's message follows."""
@@ -121,6 +67,8 @@ class _Error:
     script: str
     since: int
     acted: Utterance | None = None
+    is_gone: bool = False
+    """The command that failed has worked since then."""
 
 
 @dataclass(slots=True)
@@ -131,7 +79,10 @@ class _Session:
     errors: list[_Error] = field(default_factory=list)
     calls: dict[str, Utterance] = field(default_factory=dict)
     """Key of its message -> a call without a result."""
-    steps: list[tuple[str, Utterance]] = field(default_factory=list)
+    ran: list[tuple[str, Utterance]] = field(default_factory=list)
+    """Key of its message, and the call, for each command in order; one without output has no result."""
+    failed: set[str] = field(default_factory=set)
+    """Keys of the calls that failed."""
 
 
 def observations_of_session(utterances: Iterable[Utterance]) -> list[Observation]:
@@ -148,13 +99,12 @@ def observations_of_session(utterances: Iterable[Utterance]) -> list[Observation
             if not said.is_agents:
                 session.found += _told_by_claude(said)
         elif said.kind is SegmentKind.TOOL_INPUT:
-            session.calls[said.key.rpartition(":")[2]] = said
-            if len(session.calls) > MAX_PENDING:
-                del session.calls[next(iter(session.calls))]
+            _called(session, said)
         elif said.kind in _RESULTS:
             _returned(session, said, place)
-    session.found += [error.observation for error in session.errors]
-    session.found += _sequences(session.steps)
+    for error in list(session.errors):
+        _end(session, error)
+    session.found += _sequences(session)
     return _bounded(session.found)
 
 
@@ -166,7 +116,8 @@ def observations_of_note(episode: Episode) -> list[Observation]:
         quote = episode.summary
     if not quote:
         return []
-    return [_observed(Signal.NOTE, episode.episode_id, quote, episode)]
+    kind = next((tag for tag in episode.tags if tag in NOTE_TYPES), "") if episode.kind == RECORD_KIND else episode.kind
+    return [_observed(Signal.NOTE, kind, quote, episode)]
 
 
 def observations_of_text(episode: Episode) -> list[Observation]:
@@ -201,14 +152,17 @@ def _of_person(said: Utterance) -> Iterator[Observation]:
             yield _said(Signal.CORRECTION, sentence, said, reason)
         elif PREFERS.search(sentence):
             yield _said(Signal.PREFERENCE, sentence, said, reason)
+        elif len(sentence) <= MAX_REQUEST_CHARS:
+            yield _said(Signal.REQUEST, sentence, said, reason)
 
 
 def _told_by_claude(said: Utterance) -> Iterator[Observation]:
-    """Yield what Claude tells of what changed, and its decisions with their reason."""
+    """Yield what Claude tells of how something is now, and its decisions with their reason."""
     for sentence in _sentences(FENCE.sub("\n", said.text)):
         if not 20 <= len(sentence) <= MAX_QUOTE_CHARS or sentence not in said.text or IDLE.search(sentence):
             continue
-        if CHANGES.search(sentence) and is_prose(sentence):
+        is_state = len(sentence) <= MAX_REQUEST_CHARS and _STATE.search(sentence) and _AMOUNT.search(sentence)
+        if (CHANGES.search(sentence) or is_state) and is_prose(sentence):
             yield _said(Signal.CHANGE, sentence, said, key=CLAUDE)
         elif DECIDES.search(sentence) and REASONS.search(sentence) and is_prose(sentence):
             yield _said(Signal.DECISION, sentence, said, sentence, key=CLAUDE)
@@ -240,26 +194,42 @@ def _sentences(text: str) -> Iterator[str]:
 # --- what was done ---------------------------------------------------------------------------------------
 
 
+def _called(session: _Session, call: Utterance) -> None:
+    key = call.key.rpartition(":")[2]
+    session.calls[key] = call
+    if commands.script_of(call.text):
+        session.ran.append((key, call))
+    if len(session.calls) > MAX_PENDING:
+        del session.calls[next(iter(session.calls))]
+
+
 def _returned(session: _Session, result: Utterance, place: int) -> None:
     """Take the result of a call: an error, or a success that may have fixed one."""
     call = session.calls.pop(_call_key(result), None)
     script = commands.script_of(call.text) if call is not None else ""
-    line = error_line(result.text) if result.kind is SegmentKind.TOOL_ERROR or commands.matters(script) else ""
+    may_fail = result.kind is SegmentKind.TOOL_ERROR or commands.matters(script) or LOGS.search(script)
+    line = error_line(result.text) if may_fail else ""
     if line and (key := signature_of(line)):
-        session.steps.append(("", result))
+        session.failed.add(_call_key(result))
         repeated = next((each for each in session.errors if each.observation.key == key), None)
         if repeated is not None:
             repeated.acted, repeated.since = None, place
             return
         session.errors.append(_Error(_said(Signal.ERROR, line, result, key=key), script, place))
         if len(session.errors) > MAX_PENDING:
-            session.found.append(session.errors.pop(0).observation)
-    elif call is not None and result.kind is SegmentKind.TOOL_RESULT:
-        session.steps += [(step, call) for step in steps_of(script)]
-        for error in list(session.errors):
+            _end(session, session.errors[0])
+    elif result.kind is SegmentKind.TOOL_ERROR:
+        session.failed.add(_call_key(result))
+    elif call is not None:
+        is_act = commands.matters(script) or _EDITS.match(call.text) is not None
+        for error in session.errors:
             if script and script == error.script and error.acted is not None:
-                _settle(session, error, error.acted, _act_in(error.acted.text))
-            elif place - error.since <= FIX_WITHIN and (commands.matters(script) or _EDITS.match(call.text)):
+                error.is_gone = True
+            elif (
+                not error.is_gone
+                and place - error.since <= FIX_WITHIN
+                and (commands.matters(script) or _EDITS.match(call.text))
+            ):
                 error.acted = call
 
 
@@ -282,7 +252,7 @@ def _explain(session: _Session, said: Utterance, place: int) -> None:
             if len(sentence) > MAX_QUOTE_CHARS or sentence not in said.text:
                 continue
             is_about = error.acted is not None or not names.isdisjoint(_NAME.findall(sentence.lower()))
-            if TELLS_FIX.search(sentence) or (is_about and _FIXED.search(sentence)):
+            if TELLS_FIX.search(sentence) or (is_about and FIXED.search(sentence)):
                 _settle(session, error, said, sentence)
                 break
 
@@ -291,6 +261,15 @@ def _settle(session: _Session, error: _Error, fixed: Utterance, answer: str) -> 
     session.errors.remove(error)
     answer_id = fixed.episode_id if answer else ""
     session.found.append(replace(error.observation, answer=answer, answer_id=answer_id))
+
+
+def _end(session: _Session, error: _Error) -> None:
+    """Take what was done before the command worked again for the fix, if Claude did not tell any."""
+    if error.is_gone and error.acted is not None:
+        _settle(session, error, error.acted, _act_in(error.acted.text))
+    else:
+        session.errors.remove(error)
+        session.found.append(error.observation)
 
 
 def steps_of(script: str) -> list[str]:
@@ -303,8 +282,12 @@ def steps_of(script: str) -> list[str]:
     return found
 
 
-def _sequences(done: Sequence[tuple[str, Utterance]]) -> Iterator[Observation]:
-    """Yield each few commands that succeeded one after the other; an empty command ends a sequence."""
+def _sequences(session: _Session) -> Iterator[Observation]:
+    """Yield each few commands that succeeded one after the other."""
+    done: list[tuple[str, Utterance]] = []
+    for key, call in session.ran:
+        steps = steps_of(commands.script_of(call.text))
+        done += [("", call)] if key in session.failed else [(step, call) for step in steps]
     for start in range(len(done) - STEPS + 1):
         run = done[start : start + STEPS]
         names = [step for step, _ in run]

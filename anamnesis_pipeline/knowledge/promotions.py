@@ -9,6 +9,7 @@ from anamnesis_pipeline.knowledge.detecting import Memory, Near, quoted, session
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
 from anamnesis_pipeline.knowledge.topic_files import LESSONS
+from anamnesis_pipeline.knowledge.wording import CORRECTION, REASONS
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Kind,
@@ -23,8 +24,11 @@ SAID_ALREADY = 0.75
 """Cosine with a sentence of a topic from which on it says that already."""
 SAID_WORDS = 0.7
 """The same by shared words alone."""
-AGAIN, AGAIN_WORDS = 0.6, 0.4
-"""Least cosine of two sentences in which a person wants the same; least share of their words, without vectors."""
+AGAIN = 0.6
+"""Least cosine of two sentences in which a person wants the same."""
+AGAIN_SHARED, AGAIN_ALIKE = 0.6, 0.3
+"""The same by words alone: least share of the shorter one's, and of those of both."""
+_DECIDED = frozenset({"decision", "preference"})
 STALE = timedelta(days=60)
 """A topic's age from which on sessions that extend its subject make it stale."""
 EXTENDS = 0.35
@@ -34,6 +38,7 @@ TOPICS = {
     Signal.FACT: ("facts", "Facts"),
     Signal.DECISION: ("decisions", "Decisions"),
     Signal.PREFERENCE: ("preferences", "Preferences"),
+    Signal.NOTE: ("decisions", "Decisions"),
 }
 """Signal -> topic file and heading that it goes to."""
 
@@ -42,19 +47,20 @@ class Promotions:
     """Explicit facts, decisions with their reason, and preferences repeated in two sessions, that no topic says."""
 
     kind = Kind.PROMOTE
-    signals = (Signal.FACT, Signal.DECISION, Signal.PREFERENCE)
+    signals = (Signal.FACT, Signal.DECISION, Signal.PREFERENCE, Signal.NOTE)
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each."""
         for of in memory.holding(fresh):
-            if of.key == CLAUDE:
+            is_reasoned = bool(of.answer) or REASONS.search(of.quote) is not None
+            if of.key == CLAUDE or (of.signal in (Signal.DECISION, Signal.NOTE) and not is_reasoned):
+                continue
+            if of.signal is Signal.NOTE and not (of.key in _DECIDED or CORRECTION.match(of.quote)):
                 continue
             statements = memory.statements(of.project)
-            if any(_says(near) for near in statements.near(of, [Signal.TOPIC, Signal.NOTE])):
+            if any(_says(near) for near in statements.near(of, [Signal.TOPIC])):
                 continue
             shown = [of]
-            if of.signal is Signal.DECISION and not of.answer:
-                continue
             if of.signal is Signal.PREFERENCE:
                 wanted = [Signal.PREFERENCE, Signal.CORRECTION]
                 again = [near.observation for near in statements.near(of, wanted) if _wants_same(of, near)]
@@ -121,7 +127,8 @@ def _says(near: Near) -> bool:
 
 
 def _wants_same(of: Observation, near: Near) -> bool:
-    is_akin = near.cosine >= AGAIN if near.cosine is not None else near.alike >= AGAIN_WORDS
+    is_worded = near.shared >= AGAIN_SHARED and near.alike >= AGAIN_ALIKE
+    is_akin = is_worded or (near.cosine is not None and near.cosine >= AGAIN)
     return is_akin and near.observation.session_id != of.session_id and not conflicts(near.claim, claim_of(of.quote))
 
 

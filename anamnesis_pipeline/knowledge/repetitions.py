@@ -6,7 +6,6 @@ from anamnesis_pipeline.knowledge.detecting import Memory, quoted, sessions_in
 from anamnesis_pipeline.knowledge.topic_files import LESSONS, Lesson, lesson_entry
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
-    Evidence,
     Kind,
     NewRecord,
     Observation,
@@ -26,6 +25,10 @@ TRIVIAL = frozenset(
     """.split()
 )
 """Programs that everyone runs: a sequence of these alone is no procedure."""
+OWN_STEPS = 2
+"""Different steps of other programs that a procedure has."""
+JOIN = " && "
+"""Between the commands in the key of a sequence."""
 
 
 class RepeatedErrors:
@@ -65,36 +68,52 @@ class RepeatedSteps:
     signals = (Signal.STEPS,)
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
-        """Yield a procedure for each sequence that came again and is not stored as one."""
-        done: set[tuple[str, str]] = set()
+        """Yield a procedure for each sequence that came again."""
+        again: dict[str, list[Observation]] = {}
         for of in fresh:
-            names = of.key.split(" && ")
-            is_own = sum(name.split(" ")[0] not in TRIVIAL for name in names) >= 2
-            if not is_own or (of.project, of.key) in done:
-                continue
-            done.add((of.project, of.key))
             found = memory.same(of)
-            if len(sessions_in(found)) < 2:
-                continue
-            shown = _one_of_each_session(found)
-            text = "Steps that worked in {} sessions:\n{}".format(
-                len(sessions_in(found)), "\n".join(f"{n}. `{name}`" for n, name in enumerate(names, 1))
-            )
-            yield Proposal(
-                self.kind,
-                of.project,
-                f"pattern {of.project} {of.key}",
-                f"Procedure: {', '.join(names)}"[:TITLE_CHARS],
-                Change(record=NewRecord("procedure", text)),
-                tuple(dict.fromkeys(_of_steps(shown))),
-                0.9,
-                "repeated_steps",
-                memory.now,
-            )
+            if len(sessions_in(found)) >= 2:
+                again.setdefault(of.session_id, []).append(of)
+        done: set[tuple[str, str]] = set()
+        for found in again.values():
+            for run in _joined(found):
+                steps = _steps_of(run)
+                is_own = sum(step.split(" ")[0] not in TRIVIAL for step in dict.fromkeys(steps)) >= OWN_STEPS
+                if is_own and (run[0].project, run[0].key) not in done:
+                    done.update((each.project, each.key) for each in run)
+                    yield self._procedure(memory, run, steps)
+
+    def _procedure(self, memory: Memory, run: Sequence[Observation], steps: Sequence[str]) -> Proposal:
+        shown = [each for of in (run[0], run[-1]) for each in _one_of_each_session(memory.same(of))]
+        sessions = len(sessions_in(memory.same(run[0])))
+        lines = "\n".join(f"{number}. `{step}`" for number, step in enumerate(steps, 1))
+        evidence = [quote for each in shown for quote in quoted(each)]
+        return Proposal(
+            self.kind,
+            run[0].project,
+            f"pattern {run[0].project} {' && '.join(steps)}",
+            f"Procedure: {', '.join(steps)}"[:TITLE_CHARS],
+            Change(record=NewRecord("procedure", f"Steps that worked in {sessions} sessions:\n{lines}")),
+            tuple(dict.fromkeys(dated(evidence))),
+            0.9,
+            "repeated_steps",
+            memory.now,
+        )
 
 
-def _of_steps(shown: Sequence[Observation]) -> list[Evidence]:
-    return [Evidence(each.episode_id, each.quote, each.message_id, each.at) for each in shown]
+def _joined(found: Sequence[Observation]) -> list[list[Observation]]:
+    """Return the observations of a session in runs of which each goes on where the one before does."""
+    runs: list[list[Observation]] = []
+    for of in sorted(found, key=lambda each: each.number):
+        if runs and runs[-1][-1].key.split(JOIN)[1:] == of.key.split(JOIN)[:-1]:
+            runs[-1].append(of)
+        else:
+            runs.append([of])
+    return runs
+
+
+def _steps_of(run: Sequence[Observation]) -> list[str]:
+    return [*run[0].key.split(JOIN), *(of.key.split(JOIN)[-1] for of in run[1:])]
 
 
 def _one_of_each_session(found: Sequence[Observation]) -> list[Observation]:

@@ -5,8 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
+from anamnesis_pipeline.knowledge.wording import CONSEQUENCES, CORRECTED, NEGATIONS, REJECTED
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
 STEM = 6
@@ -19,8 +20,10 @@ _FILLING = frozenset(
     can will don doesn didn isn aren won wouldn shouldn let lets go going new now also really well way thing
     things note remember mind decided decide decision agreed switch switched switching move moved moving change
     changed changes instead rather only still longer anymore any more every ok okay yes no nope actually back
-    set run runs put get one two first per via etc project code file files default team we they i you it today
-    again from on future time work works working good better best fine just right sure""".split()
+    set run runs put get one two per via etc project code file files default team we they i you it today again
+    from on future time work works working good better best fine just right sure die der das und ist sind werden
+    wird wurde mit von für auf im zu den dem des ein eine einen nicht kein bitte immer nur erst auch noch los
+    las una uno que del por con para como desde hoy siempre favor aunque son est sont avec pour dans""".split()
 )
 """Words that say nothing of the subject."""
 _VALUES = (
@@ -33,20 +36,14 @@ _VALUES = (
     frozenset("single double".split()),
 )
 """Words that exclude each other."""
+_UNTOLD = (STOP_WORDS - {"us"}) | _FILLING
+_LETTER = re.compile(r"[B-Z]")
+"""A letter that names one of several, as in `node B`."""
 _EXCLUSIVE = frozenset().union(*_VALUES)
-_NEGATIONS = re.compile(
-    r"\b(?:not|never|no longer|not any ?more|none|without|stop(?:ped)?|avoid|cannot|forbid(?:den)?|drop(?:ped)?"
-    r"|remov(?:e|ed)"
-    r"|disabl(?:e|ed)|no)\b|n['’]t\b",
-    re.IGNORECASE,
+_PREPOSITIONS = frozenset(
+    """in on for at to of with by when from as into until before after because and but the a an any im am den dem der
+    die das en el la los las un una dans le les""".split()
 )
-_PREPOSITIONS = frozenset("in on for at to of with by when from as into until before after because and but".split())
-_REJECTED = re.compile(
-    r"\b(?:instead of|rather than|no longer|not any ?more|don['’]?t use|do not use|not|never|stop using|away from|from"
-    r"|drop(?:ped)?|replac(?:e|ed|ing)|remov(?:e|ed|ing)|over|got rid of|retired?|dropping)\s+((?:[\w+#./-]+\s?){1,4})",
-    re.IGNORECASE,
-)
-"""What is turned down, and what by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +55,23 @@ class Claim:
     text: str
     stems: frozenset[str]
     values: frozenset[str]
-    numbers: frozenset[str]
+    numbers: tuple[str, ...]
     rejected: frozenset[str]
     is_negative: bool
 
 
 def claim_of(text: str) -> Claim:
     """Return a sentence as it is compared."""
-    words = [word.lower().strip(".-") for word in _WORD.findall(text)]
-    numbers = frozenset(word for word in words if _NUMBER.fullmatch(word))
-    rejected = {
-        stem
-        for found in _REJECTED.finditer(text)
-        for stem in stems_of(takewhile(lambda word: word not in _PREPOSITIONS, _WORD.findall(found[1].lower())))
-    }
+    words = [word if _LETTER.fullmatch(word) else word.lower().strip(".-") for word in _WORD.findall(text)]
+    numbers = tuple(dict.fromkeys(word for word in words if _NUMBER.fullmatch(word)))
+    rejected = set[str]()
+    main = CONSEQUENCES.sub("", text)
+    for found in REJECTED.finditer(main):
+        behind = list(dropwhile(_PREPOSITIONS.__contains__, _WORD.findall(found[1].lower())))
+        rejected.update(stems_of(takewhile(lambda word: word not in _PREPOSITIONS, behind)))
     values = frozenset(each for word in words for each in (word, word.removesuffix("s")) if each in _EXCLUSIVE)
-    return Claim(
-        text, frozenset(stems_of(words)), values, numbers, frozenset(rejected), len(_NEGATIONS.findall(text)) % 2 == 1
-    )
+    is_negative = len(NEGATIONS.findall(main)) % 2 == 1
+    return Claim(text, frozenset(stems_of(words)), values, numbers, frozenset(rejected), is_negative)
 
 
 def stems_of(words: Iterable[str]) -> list[str]:
@@ -83,7 +79,7 @@ def stems_of(words: Iterable[str]) -> list[str]:
     return [
         _stem(word)
         for word in words
-        if word not in STOP_WORDS | _FILLING and not _NUMBER.fullmatch(word) and len(word) > 1
+        if word not in _UNTOLD and not _NUMBER.fullmatch(word) and (len(word) > 1 or _LETTER.fullmatch(word))
         if not {word, word.removesuffix("s")} & _EXCLUSIVE
     ]
 
@@ -93,7 +89,7 @@ def _stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
             break
-    return word[:STEM]
+    return word.rstrip("e")[:STEM]
 
 
 class Weights:
@@ -128,8 +124,25 @@ def conflicts(older: Claim, newer: Claim) -> str:
         before, after = older.values & names, newer.values & names
         if before and after - before and (before - after or newer.is_negative):
             return f"{min(before)} and {min(after - before)}"
-    if older.numbers and newer.numbers and not older.numbers & newer.numbers:
-        return f"{min(older.numbers)} and {min(newer.numbers)}"
-    if older.is_negative != newer.is_negative:
-        return "one denies the other"
+    return _number_conflict(older, newer)
+
+
+def _number_conflict(older: Claim, newer: Claim) -> str:
+    """Return the numbers in which two sentences differ that else say the same of one thing; empty: they do not. A
+    number may also name the thing: it stands before the one that is said of it.
+    """
+    for clause in map(claim_of, _CLAUSES.split(newer.text)):
+        before = [each for each in older.numbers if each not in clause.numbers]
+        after = [each for each in clause.numbers if each not in older.numbers]
+        if len(before) != 1 or len(after) != 1:
+            continue
+        named = [each for each in older.numbers if each in clause.numbers]
+        is_named = not named or older.numbers.index(named[0]) < older.numbers.index(before[0])
+        is_same = set(older.stems) == set(clause.stems)
+        is_corrected = CORRECTED.search(newer.text) is not None and not older.stems - newer.stems
+        if (is_named or len(older.numbers) == 1) and (is_same or is_corrected):
+            return f"{before[0]} and {after[0]}"
     return ""
+
+
+_CLAUSES = re.compile(r"[;:,]\s+(?:and|but|und|y|et)?\s*")

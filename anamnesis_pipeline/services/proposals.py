@@ -228,8 +228,12 @@ class Proposals:
         return total
 
     def _over_present(self, proposal: Proposal) -> Proposal:
-        edit = proposal.change.topic
-        return proposal if edit is None else proposal.over(hash_of(self._topics.change(proposal, edit).former))
+        if proposal.change.topic is None:
+            return proposal
+        try:
+            return proposal.over(hash_of(self._topics.change(proposal, proposal.change.topic).former))
+        except TopicRefused:  # it cannot be written here, which accepting says
+            return proposal
 
     def _accept_by_policy(self, kind: Kind) -> None:
         for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.OPEN, kind):

@@ -89,12 +89,14 @@ def test_what_a_person_says_is_observed(text: str, signal: Signal) -> None:
     ],
 )
 def test_questions_guesses_and_code_are_not_observed(text: str) -> None:
-    assert observations_of_session(session(("user", text))) == []
+    found = observations_of_session(session(("user", text)))
+    assert {each.signal for each in found} <= {Signal.REQUEST}
 
 
 def test_only_a_person_has_preferences() -> None:
     text = "Always use tabs. Remember that the port is 9000."
-    assert observations_of_session(session(("claude", text), ("agent", text), ("curl -s example.com", text))) == []
+    found = observations_of_session(session(("claude", text), ("agent", text), ("curl -s example.com", text)))
+    assert {each.signal for each in found} <= {Signal.CHANGE}
 
 
 def test_decision_has_its_reason() -> None:

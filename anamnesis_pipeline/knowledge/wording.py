@@ -1,0 +1,116 @@
+"""How people and Claude word what may hold: corrections, preferences, decisions, facts, reasons. English, German,
+Spanish and French. Pure.
+"""
+
+import re
+
+_I = re.IGNORECASE
+
+CORRECTS = re.compile(
+    r"^(?:no\b|nope|wrong|stop\b|don['’]?t\b|do not\b|not (?:like )?that|that['’]?s (?:not|wrong)|again[,:]"
+    r"|i (?:already )?(?:said|told|asked)|(?:please )?(?:don['’]?t|never|stop)\b|why (?:did|are|do) you|undo|revert"
+    r"|you (?:forgot|should(?:n['’]?t| not)? have|keep|still|again|missed|used|just)"
+    r"|nein\b|nicht\b|nochmal\b|falsch|schon wieder|ich (?:sagte|habe (?:doch )?gesagt)|otra vez|non\b|encore)"
+    r"|\b(?:i told you|as i said|how many times|not what i (?:asked|wanted)|we don['’]?t (?:do|use))\b",
+    _I,
+)
+"""A person corrects Claude."""
+PREFERS = re.compile(
+    r"\b(?:always|never|from now on|in (?:the )?future|every time|whenever|as always)\b"
+    r"|\bi(?:['’]d| would)? (?:really )?(?:prefer|like|love|hate|want(?: you)? to|don['’]?t (?:like|want))\b"
+    r"|\bwe (?:always|never|prefer|only|do(?:n['’]?t| not)|use)\b|\bthis repo is\b|\bmust (?:always|never|not)\b"
+    r"|\bplease (?:use|don['’]?t|keep|always|never|stop|avoid)\b|^(?:use|avoid|prefer|keep|stick (?:to|with))\b"
+    r"|\b(?:immer|niemals|nie|ab jetzt|künftig|ich (?:mag|möchte|will))\b|\b(?:siempre|nunca|a partir de ahora"
+    r"|prefiero)\b"
+    r"|\b(?:toujours|jamais|désormais|je préfère)\b",
+    _I,
+)
+"""A person tells what is wanted in general."""
+STATES = re.compile(
+    r"\b(?:remember(?: that)?|keep in mind|for the record|note that|fyi|just so you know|for your information"
+    r"|good to know|don['’]?t forget|merk dir|denk daran|zur info|recuerda|ten en cuenta|rappelle-toi|note bien)\b",
+    _I,
+)
+"""A person tells something to be remembered."""
+DECIDES = re.compile(
+    r"\b(?:we|i|they|team)(?:['’]ve| have| has)? (?:just |finally )?(?:decided|agreed|settled|opted|chose|picked)\b"
+    r"|\b(?:let['’]?s|we(?:['’]ll| will| are going to|['’]re going to)|i(?:['’]ll| will)) (?:go (?:back )?(?:with"
+    r"|to)|use"
+    r"|switch(?: over)? to|move to|stick (?:to|with)|keep|drop|replace|stay|take)\b|\bdecision\s*:|\bwent with\b"
+    r"|\bwe(?:['’]re| are) (?:going|sticking|switching|moving)|\b(?:switch|move|migrate)d? (?:back )?(?:to|from)\b"
+    r"|\bgo back to\b|\bwe use\b|\bwe no longer\b"
+    r"|\b(?:wir (?:nehmen|bleiben bei|wechseln|haben (?:uns )?entschieden|verwenden|nutzen))\b"
+    r"|\b(?:hemos decidido|vamos a usar|usamos|nous (?:avons décidé|utilisons))\b",
+    _I,
+)
+CHANGES = re.compile(
+    r"\b(?:no longer|not any ?more|(?:was|were|is|are|been|got) (?:now )?(?:removed|deleted|renamed|replaced|retired"
+    r"|deprecated|migrated|moved|dropped|shut down|decommissioned|turned off|gone|archived)|used to be|ha(?:s|ve) moved"
+    r"|nicht mehr|jetzt|inzwischen|ya no|ahora|ne \w+ plus|maintenant)\b"
+    r"|(?<!^)\bnow\b(?!,? (?:let|i|we)\b)",
+    _I,
+)
+"""Something is no longer as it was."""
+REASONS = re.compile(
+    r"\b(?:because|since (?!\w+ (?:\d|january|february|march|april|may|june|july|august|september|october|november))"
+    r"|so that|otherwise|in order to|due to|as (?:it|they|we|the|\w+ (?:exports?|needs?|has|have|is|are|does))|reason"
+    r"|to (?:avoid|keep|prevent|reduce|make sure)|turned out|thanks to|would (?:have|break|need)"
+    r"|asked for (?:it|that|this)|weil|damit|denn|sonst|wegen|porque|para que|ya que|debido a|parce que|car|afin de)\b",
+    _I,
+)
+GIVES_REASON = re.compile(
+    r"(?:because|since|otherwise|the reason|reason:|this way|that way|it (?:keeps|avoids|breaks|broke|is)"
+    r"|they (?:break|broke|are)|weil|sonst|porque|parce que)\b",
+    _I,
+)
+"""A sentence that gives the reason of the one before it."""
+IDLE = re.compile(
+    r"\?\s*$|^>|\b(?:what if|maybe|perhaps|might|could we|should we|i wonder|wondering|suppose|hypothetical\w*"
+    r"|for example"
+    r"|e\.g\.|imagine|some ?day|not sure|thinking (?:of|about)|consider(?:ing)?|lol|haha|/s|yeah right|oh great"
+    r"|sure,? (?:let['’]?s|because)|someone (?:on|in|at)|according to|vielleicht|was wäre|könnten wir|quizás"
+    r"|peut-être)\b",
+    _I,
+)
+"""Questions, guesses, quotes, jokes: nothing that holds."""
+TELLS_FIX = re.compile(
+    r"\b(?:the (?:fix|solution|workaround|(?:root )?cause|culprit) (?:is|was)|fixed (?:it|this|that)? ?(?:by|with)"
+    r"|fixed"
+    r" (?:it|the)|root cause|behoben (?:durch|mit)|ursache|arreglado con|solucionado con|corrigé (?:par|avec))\b",
+    _I,
+)
+"""A sentence that says what fixed the last error, whatever it names."""
+FIXED = re.compile(
+    r"\b(?:fix(?:ed|es)?|root cause|solved|resolved|works? (?:now|again)|turned out|because|needs? to be|had to"
+    r"|instead of|was missing|is gone|must be|should be|behoben|gelöst|fehlte|arreglad[oa]|faltaba|corrigé|manquait)\b",
+    _I,
+)
+"""A sentence that may say what fixed an error that it names."""
+NEGATIONS = re.compile(
+    r"\b(?:never|no longer|not any ?more|without|stop(?:ped)?|avoid|cannot|forbid(?:den)?|drop(?:ped)?|(?:do|does"
+    r"|did|is"
+    r"|are|was|were|has|have|must|should|will|can) not|disabl(?:e|ed)|nicht|nie(?:mals)?|keine?[nrs]?|nunca|jamás"
+    r"|jamais"
+    r"|ne \w+ (?:pas|plus))\b|n['’]t\b",
+    _I,
+)
+REJECTED = re.compile(
+    r"\b(?:instead of|rather than|no longer|not any ?more|don['’]?t use|do not use|not|no|never|stop using|away from"
+    r"|from"
+    r"|drop(?:ped|ping)?|replac(?:e|ed|ing)|remov(?:e|ed|ing)|got rid of|retired?|nicht|keine?[nrs]?|nie(?:mals)?|statt"
+    r"|nunca|ya no|en vez de|pas de|jamais|plus de)\s+((?:[\w+#./-]+\s?){1,5})",
+    _I,
+)
+"""What is turned down, and what by."""
+CONSEQUENCES = re.compile(
+    r"\b(?:or|otherwise|else|so that|because|since|if|when|until|unless|oder|sonst|weil|wenn|porque|si|sinon)\b.*", _I
+)
+"""The rest of a sentence behind what it says in the main."""
+CORRECTION = re.compile(r"(?:correction|korrektur|corrección|correction)\b", _I)
+"""A note that corrects another one."""
+CORRECTED = re.compile(
+    r"\b(?:now|correction|no longer|changed|raised|lowered|instead|not|was|were|used to|from|jetzt|nicht mehr|ahora"
+    r"|ya no)\b",
+    _I,
+)
+"""A sentence that says that something was otherwise."""
