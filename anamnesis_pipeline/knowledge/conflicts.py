@@ -24,6 +24,8 @@ SHARED = 0.45
 """Least share of the shorter statement's words that both have."""
 AKIN = 0.55
 """Least cosine of two statements on the same subject."""
+TAKEN_UP = 0.35
+"""Both, where the newer one wants what the older one turned down."""
 OLD = timedelta(days=30)
 """Age from which on a statement is doubted when something newer speaks against it."""
 TITLE_CHARS = 100
@@ -39,6 +41,7 @@ class SupersededNotes:
 
     kind = Kind.SUPERSEDE
     signals = (Signal.NOTE,)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each older note that a newer one corrects; either may be the new one here."""
@@ -56,6 +59,7 @@ class Contradictions:
 
     kind = Kind.CONTRADICTION
     signals = _SAID
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each older statement that a person contradicts."""
@@ -84,6 +88,7 @@ class Doubts:
 
     kind = Kind.DOUBT
     signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each old note."""
@@ -99,9 +104,10 @@ class Doubts:
 
 def _conflict(older: Observation, newer: Observation, near: Near) -> str:
     """Return why the newer one says something else on the same subject; empty: it does not."""
-    if near.shared < SHARED or (near.cosine is not None and near.cosine < AKIN):
-        return ""
-    return conflicts(claim_of(older.quote), claim_of(newer.quote))
+    why = conflicts(claim_of(older.quote), claim_of(newer.quote))
+    shared, akin = (TAKEN_UP, TAKEN_UP) if why.startswith("takes up") else (SHARED, AKIN)
+    is_akin = near.cosine is None or near.cosine >= akin
+    return why if near.shared >= shared and is_akin else ""
 
 
 def _proposal(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import numpy as np
@@ -146,6 +146,10 @@ class Detector(Protocol):
     @property
     def signals(self) -> tuple[Signal, ...]:
         """What it looks at."""
+
+    @property
+    def looks_back(self) -> timedelta | None:
+        """Age at which an observation is looked at once more; None: never."""
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield the proposals that new observations give reason for."""

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from anamnesis_pipeline.embeddings.base import Embedder
 from anamnesis_pipeline.knowledge import observing
+from anamnesis_pipeline.knowledge.archiving import UnneededNotes
 from anamnesis_pipeline.knowledge.conflicts import Contradictions, Doubts, SupersededNotes
 from anamnesis_pipeline.knowledge.detecting import Detector, Memory
 from anamnesis_pipeline.knowledge.duplicates import DuplicateNotes
@@ -22,6 +23,7 @@ from anamnesis_pipeline.search.trust import Authority, authority_of
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import Observation, Proposal
 from anamnesis_pipeline.store.records.observations import Unobserved
+from anamnesis_pipeline.store.values import instant
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ RULE = "dream.rules"
 """Stored setting: the number of the rules of what is stored as observed."""
 CURSOR = "dream.cursor."
 """Settings prefix, then the name of a detector -> the number of the last observation that it has seen."""
+BACK = ".back"
+"""Behind the name of a detector: the time up to which it looked back."""
 PAGE = 500
 
 DETECTORS: tuple[Detector, ...] = (
@@ -41,6 +45,7 @@ DETECTORS: tuple[Detector, ...] = (
     RepeatedSteps(),
     Promotions(),
     StaleTopics(),
+    UnneededNotes(),
 )
 
 
@@ -95,10 +100,19 @@ def has_work(store: Store, detector: Detector) -> bool:
 def found_by(
     store: Store, detector: Detector, now: datetime, embedder: Embedder | None = None
 ) -> Iterator[list[Proposal]]:
-    """Yield what a detector finds in what came since it last looked. It has looked once the next is asked for."""
+    """Yield what a detector finds in what came since it last looked, and in what reached the age at which it looks
+    back. It has looked once the next is asked for.
+    """
     cursor = CURSOR + name_of(detector)
     memory, after = Memory(store, now, embedder), int(store.settings.get(cursor) or 0)
     while fresh := store.observations.after(detector.signals, after, PAGE):
         yield list(detector.find(memory, fresh))
         after = fresh[-1].number
         store.settings.set(cursor, after)
+    if detector.looks_back is None:
+        return
+    since, until = store.settings.get(cursor + BACK) or "", instant(now - detector.looks_back)
+    while old := store.observations.between(detector.signals, since, until, PAGE):
+        yield list(detector.find(memory, old))
+        since = instant(old[-1].at or now)
+        store.settings.set(cursor + BACK, since)

@@ -1,9 +1,10 @@
 """Detector of notes that say the same."""
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory
-from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
+from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -27,6 +28,7 @@ class DuplicateNotes:
 
     kind = Kind.MERGE
     signals = (Signal.NOTE,)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each note that another one repeats."""
@@ -38,6 +40,7 @@ class DuplicateNotes:
                 one, two = claim_of(older.quote), claim_of(newer.quote)
                 if (
                     not is_same
+                    or _name_others(one, two)
                     or older.episode_id == newer.episode_id
                     or conflicts(one, two)
                     or set(one.numbers) != set(two.numbers)
@@ -58,3 +61,8 @@ class DuplicateNotes:
                     "duplicate_notes",
                     memory.now,
                 )
+
+
+def _name_others(one: Claim, two: Claim) -> bool:
+    """Return whether two sentences differ in one word each, and so speak of two things."""
+    return len(one.stems - two.stems) == len(two.stems - one.stems) == 1 and len(one.stems & two.stems) > 1

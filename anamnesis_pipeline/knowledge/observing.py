@@ -225,11 +225,7 @@ def _returned(session: _Session, result: Utterance, place: int) -> None:
         for error in session.errors:
             if script and script == error.script and error.acted is not None:
                 error.is_gone = True
-            elif (
-                not error.is_gone
-                and place - error.since <= FIX_WITHIN
-                and (commands.matters(script) or _EDITS.match(call.text))
-            ):
+            elif not error.is_gone and place - error.since <= FIX_WITHIN and is_act:
                 error.acted = call
 
 

@@ -33,6 +33,7 @@ STALE = timedelta(days=60)
 """A topic's age from which on sessions that extend its subject make it stale."""
 EXTENDS = 0.35
 MIN_EXTENSIONS = 2
+TOPIC_TAG = "topic"
 TITLE_CHARS = 100
 TOPICS = {
     Signal.FACT: ("facts", "Facts"),
@@ -48,6 +49,7 @@ class Promotions:
 
     kind = Kind.PROMOTE
     signals = (Signal.FACT, Signal.DECISION, Signal.PREFERENCE, Signal.NOTE)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each."""
@@ -76,6 +78,7 @@ class RepeatedCorrections:
 
     kind = Kind.LESSON
     signals = (Signal.CORRECTION,)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield a lesson for each."""
@@ -91,7 +94,8 @@ class StaleTopics:
     """A topic that was not touched for long, while sessions say more on its subject."""
 
     kind = Kind.STALE_TOPIC
-    signals = (Signal.FACT, Signal.DECISION, Signal.CHANGE, Signal.PREFERENCE)
+    signals = (Signal.FACT, Signal.DECISION, Signal.CHANGE, Signal.PREFERENCE, Signal.REQUEST)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each topic text that new observations extend."""
@@ -100,12 +104,14 @@ class StaleTopics:
             for near in memory.statements(of.project).near(of, [Signal.TOPIC]):
                 topic = near.observation
                 is_old = topic.at is not None and of.at is not None and of.at - topic.at >= STALE
-                if is_old and near.shared >= EXTENDS and (near.cosine is None or near.cosine >= 0.4):
+                head = memory.episodes([topic.episode_id])[topic.episode_id]
+                is_named = not claim_of(head.summary).stems.isdisjoint(claim_of(of.quote).stems)
+                if is_old and TOPIC_TAG in head.tags and (near.shared >= EXTENDS or is_named):
                     extended.setdefault(topic.episode_id, []).append((of, near))
                     break
         for episode_id, found in extended.items():
             said = [of for of, _ in found]
-            if len(said) < MIN_EXTENSIONS:
+            if len(said) < MIN_EXTENSIONS or all(of.signal is Signal.REQUEST for of in said):
                 continue
             topic = max((near for _, near in found), key=lambda near: near.shared).observation
             entry = "\n".join(f"- {each.quote}" for each in said)

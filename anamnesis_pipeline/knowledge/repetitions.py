@@ -1,6 +1,7 @@
 """Detectors of what happens again in another session: errors with their fix, corrections, and steps that worked."""
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, quoted, sessions_in
 from anamnesis_pipeline.knowledge.topic_files import LESSONS, Lesson, lesson_entry
@@ -36,6 +37,7 @@ class RepeatedErrors:
 
     kind = Kind.LESSON
     signals = (Signal.ERROR,)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield a lesson for each error that has come again."""
@@ -66,6 +68,7 @@ class RepeatedSteps:
 
     kind = Kind.PATTERN
     signals = (Signal.STEPS,)
+    looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield a procedure for each sequence that came again."""

@@ -380,6 +380,7 @@ TABLES = (
         [
             by("origin"),
             by("number signal"),
+            by("signal at number"),
             by("signal key number"),
             by("signal project -number"),
             by("episode_id"),

@@ -70,6 +70,18 @@ class ObservationRecords:
         match = {"signal": {"$in": sorted(signals)}, "number": {"$gt": number}}
         return self._found(match, order=["number"], limit=limit)
 
+    def between(self, signals: Collection[Signal], since: str, until: str, limit: int) -> list[Observation]:
+        """Return observations of a time, the oldest first.
+
+        :param since: exclusive; as `values.instant` writes it, empty: the first.
+        :param until: inclusive.
+        """
+        match = {"signal": {"$in": sorted(signals)}, "at": {"$gt": since, "$lte": until}}
+        found = self._found(match, order=["at", "number"], limit=limit)
+        last = found[-1].at if len(found) == limit else None  # those of the last time may not all be among them
+        whole = [each for each in found if each.at != last]
+        return whole or found
+
     def same(self, signal: Signal, key: str, limit: int) -> list[Observation]:
         """Return the observations of one thing, the oldest stored first."""
         return self._found({"signal": signal.value, "key": sought(key)}, order=["number"], limit=limit)

@@ -1,0 +1,116 @@
+"""How much of a memory is retained after a time, and what nobody needs any more. Pure.
+
+The curves, the trust of sources and the bounds of what is archived are those of engram. Nothing is deleted by them:
+they only propose what to archive.
+"""
+
+import math
+import re
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from anamnesis_pipeline.model import CHAT, RECORD_KIND, RESERVED_SOURCES, Episode, EpisodeHead
+from anamnesis_pipeline.search.words import literal_tokens
+from anamnesis_pipeline.store.memory_layers import LASTING_TAGS, is_lasting
+
+HALF_LIFE = timedelta(days=30)
+"""Half-life of what is fully trusted."""
+KAPPA = 2.0
+"""How much faster what is less trusted fades: lambda (1 + KAPPA (1 - trust))."""
+HUBER_DELTA = 0.5
+"""In half-lives; the `huber` curve falls as `l2` up to it, and linearly in the exponent from there on."""
+ELASTIC_L1 = 0.3
+MAX_REINFORCED, REINFORCED = 0.3, 0.05
+"""Most that retrievals add to a retention, and how much the first ones do."""
+ARCHIVE_AGE, ARCHIVE_RETENTION, ARCHIVE_VALUE, ARCHIVE_ACCESSES = timedelta(days=90), 0.15, 0.3, 3
+"""A memory is archived if it is older, less retained, worth less, and was shown less often."""
+PERSON, INSTANCE, SESSION, INGEST, DERIVED = 1.0, 0.7, 0.6, 0.5, 0.4
+VALUE_POINTS = 4.0
+"""Points of the value of an exchange that count as 1."""
+_BY_WORDS = frozenset({"note", "fact"})
+_OF_ONE_DAY = re.compile(
+    r"\b(?:today|tonight|yesterday|this (?:morning|afternoon|evening)|heute|gestern|hoy|ayer|aujourd'hui|hier)\b",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(r"(?<=[\w,;:)'\"] )[A-ZÄÖÜ]\w{2,}|\b[A-Z]{2,}\w*|\b[a-z]+[A-Z]\w*")
+_RULES = re.compile(
+    r"\b(?:must|always|never|only|needs?|because|otherwise|should|use[sd]?|every|default|until|muss|immer|nie|nur|weil"
+    r"|siempre|nunca|solo|porque|toujours|jamais)\b",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"\d")
+
+
+class Curve(StrEnum):
+    """How retention falls with age."""
+
+    L2 = "l2"
+    """Slowly at first, then ever faster."""
+    HUBER = "huber"
+    ELASTIC = "elastic"
+    """Between an exponential fall and `l2`."""
+
+
+def trust_of(episode: Episode | EpisodeHead) -> float:
+    """Return the trust in where a memory comes from, in [0, 1]: written down by a person, noted by an instance, said in
+    a session, read from a file, or derived from others.
+    """
+    if episode.metadata.get("trust") == "curated":
+        return PERSON
+    if episode.kind == RECORD_KIND or episode.source == CHAT:
+        return DERIVED
+    if episode.source == RESERVED_SOURCES[0]:
+        return INSTANCE
+    return SESSION if episode.session_id else INGEST
+
+
+def retention(age: timedelta, trust: float = 1.0, accesses: int = 0, curve: Curve = Curve.HUBER) -> float:
+    """Return the share of a memory that is retained, in [0, 1]: 0.5 after a half-life of what is fully trusted.
+
+    :param accesses: how often it was shown; each strengthens it, on a logarithmic scale.
+    """
+    lives = max(0.0, age / HALF_LIFE) * (1 + KAPPA * (1 - trust))
+    quadratic, linear = lives * lives, lives
+    if curve is Curve.L2:
+        fallen = quadratic
+    elif curve is Curve.ELASTIC:
+        fallen = ELASTIC_L1 * linear + (1 - ELASTIC_L1) * quadratic
+    else:
+        delta = HUBER_DELTA
+        whole = 2 * delta - delta * delta  # of one half-life, so that it is 0.5 there
+        fallen = (quadratic if lives <= delta else 2 * delta * lives - delta * delta) / whole
+    return min(1.0, math.exp2(-fallen) + min(MAX_REINFORCED, REINFORCED * math.log1p(accesses)))
+
+
+def value_of(episode: Episode | EpisodeHead) -> float:
+    """Return what an episode is worth, in [0, 1]: decisions, lessons and other lasting ones 1, exchanges by their
+    value, facts and plain notes by their words.
+    """
+    value = episode.metadata.get("value")
+    if episode.source == RESERVED_SOURCES[0] and episode.kind in _BY_WORDS:
+        return worth_of(episode.summary, tagged=bool(episode.tags))
+    if is_lasting(episode):
+        return 1.0
+    return min(1.0, value / VALUE_POINTS) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def worth_of(text: str, *, tagged: bool = False) -> float:
+    """Return what a fact or plain note is worth by its words, in [0, 1]: names, identifiers, numbers and rules are what
+    somebody may need later; what was so on one day is not.
+    """
+    if _OF_ONE_DAY.search(text):
+        return 0.0
+    told = (bool(_NAMES.search(text)), bool(literal_tokens(text)), bool(_RULES.search(text)), tagged)
+    return min(1.0, 0.3 * sum(told) + 0.2 * bool(_DIGIT.search(text)))
+
+
+def is_archivable(episode: Episode | EpisodeHead, now: datetime) -> bool:
+    """Return whether a memory is old, of little value, hardly retained, never much asked for, and not pinned."""
+    age = now - episode.timestamp
+    return (
+        age > ARCHIVE_AGE
+        and not LASTING_TAGS & set(episode.tags)
+        and episode.retrieval_count < ARCHIVE_ACCESSES
+        and value_of(episode) < ARCHIVE_VALUE
+        and retention(age, trust_of(episode), episode.retrieval_count) < ARCHIVE_RETENTION
+    )
