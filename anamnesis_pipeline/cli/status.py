@@ -16,6 +16,7 @@ from anamnesis_pipeline.runtime.advice import START_STOPPED
 from anamnesis_pipeline.runtime.dagster_home import dagster_url
 from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.up_lock import log_roots_in_use, settings_in_use
+from anamnesis_pipeline.services.counting import SHOWN, counts_body
 from anamnesis_pipeline.services.crawler_control import CrawlerControl, crawled_out, host_out
 from anamnesis_pipeline.services.dagster.state import dagster_state, stopped_text
 from anamnesis_pipeline.services.embedding_control import EmbeddingControl
@@ -27,11 +28,15 @@ from anamnesis_pipeline.services.wiring import (
     impatient,
     open_to_read,
     store_place,
+    what_is_private,
 )
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 
+VALUES_SHOWN = 8
+"""Values of a grouping in the text; `--json` has all."""
+_GROUPS = {"layer": "Layers", "kind": "Kinds", "type": "Types", "project": "Projects", "month": "Months"}
 DIAGNOSED_WITHIN_S = 5
 """Who asks what is wrong does not wait until a server is back."""
 
@@ -76,8 +81,10 @@ def memory_status(store: Store) -> dict[str, Any]:
     spaces, state = control.list_spaces(), control.reembed_status()
     active = next((space["embedded"] for space in spaces if space["status"] == "active"), 0)
     newest = store.episodes.page(EpisodeFilter(), 1).items
+    private, now = what_is_private(store), datetime.now(UTC)
     return {
         "counts": asdict(counts),
+        "by": {name: counts_body(store, private, name, now) for name in SHOWN},
         "summaries": store.summaries.summary_counts(),
         "coverage": active / counts.passages if counts.passages else 1.0,
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
@@ -135,11 +142,13 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     if memory is None:
         return ["Memory    nothing is stored yet; for advice run: anamnesis doctor"]
     counts = memory["counts"]
+    grouped = [f"{_GROUPS[name]:<10}{_values(of)}" for name, of in memory["by"].items() if of["total"]]
     documents = [row for row in memory["sources"] if row["kind"] == DOCUMENTS]
     logs = [row for row in memory["sources"] if row["kind"] != DOCUMENTS]
     lines = [
         f"Memory    {counted(counts['episodes'], 'episode')}, {counted(counts['passages'], 'passage')}, "
         f"{memory['coverage']:.1%} embedded; newest episode: {local_time(memory['newest_episode'], zone)}",
+        *grouped,
         f"Logs      {_files(logs)}, {counted(_sum(logs, 'exchanges'), 'exchange')}, "
         f"{counted(_sum(logs, 'unparsed_lines'), 'line')} waiting, in {counted(len(logs), 'folder')}",
     ]
@@ -164,6 +173,15 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         lines.append(reembed.render(memory["reembed"], zone))
     lines += [f"Note      {note}" for note in memory["notes"]]
     return lines + [f"Problem   {p['text']}\n-> {p['advice']}" for p in memory["problems"]]
+
+
+def _values(counts: Mapping[str, Any]) -> str:
+    """Render the values with the most episodes, or the latest months, and how many episodes have another."""
+    shown = counts["counts"][:VALUES_SHOWN]
+    pieces = [f"{each['value'] or 'none'} {each['episodes']:,}" for each in shown]
+    rest = counts["total"] - counts["private"] - sum(each["episodes"] for each in shown)
+    pieces += [f"others {rest:,}"] if rest else []
+    return ", ".join(pieces + ([f"private {counts['private']:,}"] if counts["private"] else []))
 
 
 def _files(rows: Sequence[Mapping[str, Any]]) -> str:

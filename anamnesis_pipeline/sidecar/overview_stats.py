@@ -11,13 +11,14 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.services.counting import SHOWN, CountsOut, ValueCountOut, counts_body
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
 from anamnesis_pipeline.services.schemas import EpisodeOut
 from anamnesis_pipeline.services.session_reading import timeline_page
 from anamnesis_pipeline.sidecar.cache import TtlCache
 from anamnesis_pipeline.sidecar.routes.consolidation import ConsolidationOut, consolidation_body
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, Grouping, SourceState
 
 KEPT_S = 5.0
 FILTERS_KEPT = 16
@@ -59,12 +60,19 @@ class DirectOut(TypedDict):
 
 
 class StatsOut(TypedDict):
-    """The whole memory in figures. `private`: episodes of private projects and sources, which are named nowhere."""
+    """The whole memory in figures. `private`: episodes of private projects and sources, which are named nowhere. Each
+    list of counts, but that of instances, and `private` add up to all episodes; see `GET /api/counts` for the rest of
+    a list that ends early.
+    """
 
     totals: TotalsOut
     private: int
     by_project: list[ProjectCountOut]
     by_instance: list[InstanceCountOut]
+    by_layer: list[ValueCountOut]
+    by_kind: list[ValueCountOut]
+    by_type: list[ValueCountOut]
+    by_month: list[ValueCountOut]
     recent: list[EpisodeOut]
     most_retrieved: list[EpisodeOut]
     consolidation: ConsolidationOut
@@ -77,6 +85,7 @@ class Overview:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._census: TtlCache[EpisodeFilter, Census] = TtlCache(self._count, KEPT_S, 2)
+        self._groups: TtlCache[Grouping, CountsOut] = TtlCache(self._group, KEPT_S, len(SHOWN))
         self._sources: TtlCache[None, dict[str, SourceState]] = TtlCache(
             lambda _: services.store.overview.sources(), KEPT_S
         )
@@ -89,6 +98,10 @@ class Overview:
         """Return counts of all episodes; by project and instance without private ones."""
         shown = self._census.get(self._services.engine.visible(EVERYTHING, []))
         return replace(self._census.get(EVERYTHING), projects=shown.projects, instances=shown.instances)
+
+    def counts(self, by: Grouping) -> CountsOut:
+        """Return the counts by one field, without what is private."""
+        return self._groups.get(by)
 
     def days(self, where: EpisodeFilter) -> Mapping[date, int]:
         """Return the number of episodes that pass a filter, by day (UTC), earliest first."""
@@ -126,6 +139,10 @@ class Overview:
             "private": private_of(census),
             "by_project": [{"project": name, "episodes": n} for name, n in census.projects.items()],
             "by_instance": [{"instance": name, "episodes": n} for name, n in census.instances.items()],
+            "by_layer": self.counts("layer")["counts"],
+            "by_kind": self.counts("kind")["counts"],
+            "by_type": self.counts("type")["counts"],
+            "by_month": self.counts("month")["counts"],
             "recent": [episode_body(episode, ()) for episode in self.recent()],
             "most_retrieved": [episode_body(episode, ()) for episode in self.most_retrieved()],
             "consolidation": consolidation,
@@ -134,6 +151,9 @@ class Overview:
 
     def _count(self, where: EpisodeFilter) -> Census:
         return self._services.store.overview.census(where)
+
+    def _group(self, by: Grouping) -> CountsOut:
+        return counts_body(self._services.store, self._services.engine.private(), by, datetime.now(UTC))
 
     def _count_days(self, where: EpisodeFilter) -> dict[date, int]:
         return self._services.store.overview.days(where)

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import get_args
 
 from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, SourceState, Tally
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, Grouping, SourceState, Tally
 from anamnesis_tests.support.samples import DAY, edit, put
 
 
@@ -94,6 +95,33 @@ def test_superseded_is_counted_by_day_when_asked_for(store: Store) -> None:
     edit(store, "old", "text", status="superseded")
     assert store.overview.days(EpisodeFilter()) == {}
     assert store.overview.days(EpisodeFilter(include_superseded=True)) == {DAY.date(): 1}
+
+
+def test_groups_count_each_episode_once_under_its_value(store: Store) -> None:
+    assert store.overview.groups("layer", EVERYTHING, DAY) == {}
+    put(store, "new", "text", minute=1)
+    put(store, "read", "text", minute=1, kind="exchange")
+    put(store, "old", "text", minute=-60 * 24 * 31, project="zoo", kind="exchange")
+    put(store, "fact", "text", kind="record", tags=("fact", "zebra"), metadata={"type": "fact"})
+    put(store, "way", "text", kind="record", tags=("x", "procedure"), metadata={"type": "procedure"})
+    put(store, "untagged", "text", kind="record", metadata={"type": "fact"})
+    put(store, "said", "text", kind="chat", source="chat")
+    put(store, "code", "text", kind="code", source="logs", instance="other")
+    put(store, "pin", "text", tags=("pinned",))
+    for _ in range(2):
+        store.episodes.track(["read"], DAY, read=True)
+    edit(store, "old", "text", status="superseded", superseded_by="new")
+    by = {name: store.overview.groups(name, EVERYTHING, DAY + timedelta(minutes=20)) for name in get_args(Grouping)}
+    assert by["layer"] == {"semantic": 3, "episodic": 2, "working": 2, "codebase": 1, "procedural": 1}
+    assert by["kind"] == {"record": 3, "exchange": 2, "note": 2, "chat": 1, "code": 1}
+    assert by["month"] == {DAY.strftime("%Y-%m"): 8, (DAY - timedelta(days=31)).strftime("%Y-%m"): 1}
+    assert by["type"] == {"exchange": 2, "note": 2, "": 1, "chat": 1, "code": 1, "fact": 1, "procedure": 1}
+    assert (by["source"], by["instance"]) == ({"direct": 7, "chat": 1, "logs": 1}, {"main": 8, "other": 1})
+    assert next(iter(by["layer"])) == "semantic"
+    assert store.overview.groups("layer", EVERYTHING, DAY + timedelta(hours=2))["episodic"] == 4
+    shown = EpisodeFilter(kinds=("exchange",))
+    assert store.overview.groups("project", shown, DAY) == {"acme/api": 1}
+    assert all(sum(counts.values()) == store.episodes.count(EVERYTHING) for counts in by.values())
 
 
 def test_most_read_come_first_then_the_last_read(store: Store) -> None:

@@ -1,15 +1,16 @@
 """The whole memory in figures, in one sentence, and how everything is that the service stands on."""
 
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Query
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import EpisodeFilter
+from anamnesis_pipeline.services.counting import MAX_VALUES, CountsOut, counts_body
 from anamnesis_pipeline.services.embedding_control import coverage
 from anamnesis_pipeline.services.machine_checks import Finding
 from anamnesis_pipeline.services.rendering import utc_text
@@ -20,6 +21,9 @@ from anamnesis_pipeline.sidecar.overview_stats import Overview, StatsOut, senten
 from anamnesis_pipeline.sidecar.present_problems import present_problems
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.resources import Resource, Resources
+from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Filter, IncludePrivate, refuse_repeated
+from anamnesis_pipeline.sidecar.services import Uses
+from anamnesis_pipeline.store.records.overview import Grouping
 
 router = APIRouter(prefix="/api", tags=["service"], responses=PROBLEMS)
 
@@ -66,6 +70,22 @@ def dashboard_stats(request: Request) -> Response:
     """
     overview: Overview = request.app.state.overview
     return json_reply(overview.stats())
+
+
+@router.get("/counts", response_model=CountsOut, dependencies=[Depends(refuse_repeated)])
+def count_episodes(
+    services: Uses,
+    where: Filter,
+    by: Annotated[Grouping, Query(description="Field to count by")],
+    limit: Annotated[int, Query(ge=1, le=MAX_VALUES, description="Max values; the others are counted together")] = 100,
+    include_private: IncludePrivate = NO_NAMES,
+) -> Response:
+    """Count the episodes that pass the filters by layer, kind, month (UTC), project, type, source or instance: values
+    with the most episodes first, months latest first. Each episode counts once. Without filters, private episodes are
+    counted together, and not named.
+    """
+    private, now = services.engine.private(), datetime.now(UTC)
+    return json_reply(counts_body(services.store, private, by, now, where, include_private, limit))
 
 
 @router.get("/status/summary", response_model=StatusSummaryOut)

@@ -121,6 +121,13 @@ Includes = Annotated[
 ]
 PathId = Annotated[EpisodeId, Path(description="May contain `/` and `:`")]
 Filter = Annotated[EpisodeFilter, Depends(filter_of)]
+IncludePrivate = Annotated[
+    list[Name],
+    Query(
+        max_length=50,
+        description="Private projects and sources to include without `project`; `*`: all. Of a session only these",
+    ),
+]
 
 
 def short_of(services: Services, include: Collection[Include], episodes: Iterable[Episode]) -> dict[str, str]:
@@ -177,13 +184,7 @@ def list_episodes(
     skip: Annotated[int, Query(ge=0, le=MAX_SKIP, description="Episodes to skip; a cursor is faster")] = 0,
     order: Order = "newest",
     by_session: Annotated[bool, Query(description="One record per session in place of its exchanges")] = False,
-    include_private: Annotated[
-        list[Name],
-        Query(
-            max_length=50,
-            description="Private projects and sources to include without `project`; `*`: all. Of a session only these",
-        ),
-    ] = NO_NAMES,
+    include_private: IncludePrivate = NO_NAMES,
 ) -> Response:
     """List episodes by time, newest first unless `order` says otherwise, with filters and a cursor."""
     filtered = services.engine.visible(where, include_private)

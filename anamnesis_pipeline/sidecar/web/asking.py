@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from anamnesis_pipeline.model import CHAT_ANSWER, EpisodeFilter
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.fields import Kind, Name, Tag, Time
-from anamnesis_pipeline.services.schemas import SearchIn
+from anamnesis_pipeline.services.schemas import SearchIn, TypeName
 from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, Layer
@@ -36,6 +36,7 @@ class Listed(BaseModel):
     project: Name | None = None
     instance: Name | None = None
     kind: Kind | None = None
+    type: TypeName | None = None
     tag: Tag | None = None
     layer: Layer | None = None
     session_id: Name | None = None
@@ -52,6 +53,7 @@ class Listed(BaseModel):
             instance=self.instance,
             tags=(self.tag,) if self.tag else (),
             kinds=(self.kind,) if self.kind else (),
+            types=(self.type,) if self.type else (),
             layers=(self.layer,) if self.layer else (),
             layers_at=datetime.now(UTC) if self.layer else None,
             session_id=self.session_id,

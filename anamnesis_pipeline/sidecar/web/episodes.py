@@ -54,6 +54,7 @@ def list_page(request: Request, services: Uses) -> Response:
         "statuses": asking.STATUSES,
         "layers": asking.LAYERS,
         "types": get_args(TypeName),
+        "types_offered": {name: name.replace("_", " ").capitalize() for name in get_args(TypeName)},
     }
     try:
         shown = _shown(request, services, asked)

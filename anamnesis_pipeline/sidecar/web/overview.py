@@ -1,12 +1,16 @@
 """Overview page: what the memory holds, how it grows, and present problems."""
 
+from collections.abc import Mapping
+from datetime import date, timedelta
 from typing import Annotated
+from urllib.parse import quote, urlencode
 
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.services.counting import SHOWN
 from anamnesis_pipeline.services.embedding_control import coverage
 from anamnesis_pipeline.sidecar.overview_stats import Overview, points_of, private_of, totals_of
 from anamnesis_pipeline.sidecar.resources import AUTOMATIONS, Resources
@@ -15,7 +19,7 @@ from anamnesis_pipeline.sidecar.routes.dashboard import present_state
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.html import live, page, page_router
 from anamnesis_pipeline.sidecar.web.undo import shown_of, undo_of
-from anamnesis_pipeline.store.records.overview import EVERYTHING
+from anamnesis_pipeline.store.records.overview import EVERYTHING, Grouping
 
 PATH = "/dashboard"
 BARS = 10
@@ -57,7 +61,15 @@ def overview_page(request: Request, services: Uses) -> Response:
         private=private_of(census),
         passages=covered["stored"],
         embedded=covered["embedded"] / covered["stored"] if covered["stored"] else None,
-        bars={"project": list(census.projects.items()), "instance": list(census.instances.items())},
+        bars={
+            "project": bars_of("project", census.projects),
+            "instance": bars_of("instance", census.instances),
+            **{
+                name: bars_of(name, {each["value"]: each["episodes"] for each in overview.counts(name)["counts"]})
+                for name in SHOWN
+                if name != "project"
+            },
+        },
         shown_bars=BARS,
         most_bars=MAX_BARS,
         points=points,
@@ -70,6 +82,22 @@ def overview_page(request: Request, services: Uses) -> Response:
         direct=overview.direct(),
         direct_names=DIRECT_NAMES,
     )
+
+
+def bars_of(by: Grouping, counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
+    """Return value, episodes and the address of their list; empty: no filter selects them. Pure."""
+    return [(value, number, _list_of(by, value)) for value, number in counts.items()]
+
+
+def _list_of(by: Grouping, value: str) -> str:
+    if by == "month":
+        first = date.fromisoformat(f"{value}-01")
+        asked = {"since": first.isoformat(), "until": (first + timedelta(days=31)).replace(day=1).isoformat()}
+    elif by == "type" and not value:
+        return ""
+    else:
+        asked = {by: value}
+    return f"/dashboard/episodes?{urlencode({**asked, 'status': 'all'}, quote_via=quote)}"
 
 
 @router.get(f"{PATH}/now")

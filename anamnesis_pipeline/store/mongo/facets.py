@@ -128,6 +128,13 @@ def _in_layers(where: EpisodeFilter) -> Document:
     return {"$or": terms}
 
 
+def layer_at(now: datetime) -> Document:
+    """Return the layer of an episode at a time, as an expression."""
+    is_new = {"$and": [{"$eq": ["$read_often", 0]}, {"$gt": ["$at", microseconds(now - WORKING_FOR)]}]}
+    aging = {"$cond": [is_new, Layer.WORKING.value, Layer.EPISODIC.value]}
+    return {"$cond": [{"$eq": ["$layer", OPEN]}, aging, "$layer"]}
+
+
 def of_episodes(where: EpisodeFilter) -> Filter:
     """As `condition`, of episodes alone: their indexes are by `timestamp`, so that is bounded like `at`."""
     bounds = {name: instant(when) for name, when in (("$gte", where.since), ("$lt", where.until)) if when is not None}

@@ -1,21 +1,29 @@
 """What MongoDB does in its own form: pages and counts by a filter."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from typing_extensions import override
 
-from anamnesis_pipeline.model import HOLDING, EpisodeFilter
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, FORMER_KIND, HOLDING, RECORD_KIND, EpisodeFilter
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Row
 from anamnesis_pipeline.store.memory_layers import LASTING_KINDS, LASTING_TAGS, WORKING_BELOW
 from anamnesis_pipeline.store.mongo.client import Collections, Database
 from anamnesis_pipeline.store.mongo.collections import Collection, Document
 from anamnesis_pipeline.store.mongo.engine import MongoGateway, MongoTables, terms_of
-from anamnesis_pipeline.store.mongo.facets import of_episodes
+from anamnesis_pipeline.store.mongo.facets import layer_at, of_episodes
 from anamnesis_pipeline.store.mongo.spaces import live_spaces, note_lacking
-from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
+from anamnesis_pipeline.store.records.overview import (
+    EVERYTHING,
+    RECORD_TYPES,
+    Census,
+    Grouping,
+    OverviewRecords,
+    SourceState,
+    Tally,
+)
 from anamnesis_pipeline.store.values import EPISODE_FIELDS, moment
 
 
@@ -99,6 +107,27 @@ _RETRIEVALS: list[dict[str, Any]] = [
 _OFTEN_FIRST = (("read_count", -1), ("last_retrieved", -1), ("_id", 1))
 
 
+_KIND: Document = {
+    "$cond": [{"$and": [{"$eq": ["$source", CHAT]}, {"$eq": ["$kind", FORMER_KIND]}]}, CHAT_ANSWER, "$kind"]
+}
+"""`model.kind_of`."""
+_GROUPED: dict[str, Any] = {
+    "kind": _KIND,
+    "month": {"$substrBytes": ["$timestamp", 0, 7]},
+    "project": "$project",
+    "source": "$source",
+    "instance": "$instance",
+    "type": {
+        "$cond": [
+            {"$eq": ["$kind", RECORD_KIND]},
+            {"$min": {"$setIntersection": ["$tags", RECORD_TYPES]}},
+            _KIND,
+        ]
+    },
+}
+"""`Grouping` as expressions, but for the layer, which depends on the time."""
+
+
 class MongoOverview(OverviewRecords):
     """Counts over all episodes in MongoDB."""
 
@@ -169,6 +198,18 @@ class MongoOverview(OverviewRecords):
         with self._database.read() as collections:
             rows = collections["episodes"].aggregate(stages)
         return {date.fromisoformat(row["_id"]): row["episodes"] for row in rows}
+
+    @override
+    def groups(self, by: Grouping, where: EpisodeFilter, now: datetime) -> dict[str, int]:
+        value = layer_at(now) if by == "layer" else _GROUPED[by]
+        stages: list[dict[str, Any]] = [
+            {"$match": {"$and": [of_episodes(where), {"project": {"$gte": ""}}]}},
+            {"$group": {"_id": value, "episodes": {"$sum": 1}}},
+            {"$sort": {"episodes": -1, "_id": 1}},
+        ]
+        with self._database.read() as collections:
+            rows = collections["episodes"].aggregate(stages)
+        return {row["_id"] or "": row["episodes"] for row in rows}
 
     @override
     def most_read(self, where: EpisodeFilter, limit: int) -> list[str]:

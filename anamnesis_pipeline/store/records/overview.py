@@ -4,13 +4,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Literal
 
-from anamnesis_pipeline.model import EXCLUDED, EpisodeFilter, content_id
+from anamnesis_pipeline.model import EXCLUDED, EpisodeFilter, RecordType, content_id
 from anamnesis_pipeline.store.gateway import Gateway, Match
+from anamnesis_pipeline.store.memory_layers import PROCEDURE
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 
 EVERYTHING = EpisodeFilter(include_superseded=True)
+Grouping = Literal["layer", "kind", "month", "project", "type", "source", "instance"]
+"""What episodes are counted by. `month`: `2026-05`, in UTC. `type`: of a record, the type among its tags; else the
+kind.
+"""
+RECORD_TYPES = sorted({*map(str, RecordType), PROCEDURE})
 _UNREAD: Match = {
     "gone": 0,
     "unread": NOT_EMPTY,
@@ -104,6 +110,13 @@ class OverviewRecords(ABC):
     def days(self, where: EpisodeFilter) -> dict[date, int]:
         """Return day (UTC) -> episodes of that day that pass the filter, for those that have one, the earliest
         first.
+        """
+
+    @abstractmethod
+    def groups(self, by: Grouping, where: EpisodeFilter, now: datetime) -> dict[str, int]:
+        """Return value -> episodes that pass the filter and have it, those with the most first; each counts once.
+
+        :param now: when the layers are those; of no other grouping.
         """
 
     @abstractmethod

@@ -36,14 +36,22 @@ from anamnesis_pipeline.store.memory_layers import (
     WORKING_FOR,
     Layer,
 )
-from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, OverviewRecords, SourceState, Tally
+from anamnesis_pipeline.store.records.overview import (
+    EVERYTHING,
+    RECORD_TYPES,
+    Census,
+    Grouping,
+    OverviewRecords,
+    SourceState,
+    Tally,
+)
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_pipeline.store.sqlite.engine import SqliteGateway, SqliteTables
 from anamnesis_pipeline.store.sqlite.spaces import count_lacking
 from anamnesis_pipeline.store.values import EPISODE_FIELDS, instant, json_list, moment, sought, spellings
 
-_KIND_IS = f"""CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '{CHAT_ANSWER}' ELSE e.kind END
-    IN (SELECT value FROM json_each(?))"""
+_KIND = f"CASE WHEN e.source = '{CHAT}' AND e.kind = '{FORMER_KIND}' THEN '{CHAT_ANSWER}' ELSE e.kind END"
+_KIND_IS = f"{_KIND} IN (SELECT value FROM json_each(?))"
 """`model.kind_of` in SQL. No index has it, so it is asked where it makes a difference."""
 
 _HOLDING = ", ".join(f"'{status}'" for status in HOLDING)
@@ -235,6 +243,18 @@ _KEPT_AWAY = """SELECT count(*) FROM (
     WHERE NOT EXISTS (SELECT 1 FROM episodes e WHERE e.episode_id = part_id) AND (?1 IS NULL OR source = ?1)"""
 
 
+_GROUPED = {
+    "kind": _KIND,
+    "month": "substr(e.timestamp, 1, 7)",
+    "project": "e.project",
+    "source": "e.source",
+    "instance": "e.instance",
+    "type": f"""CASE WHEN e.kind = '{RECORD_KIND}' THEN coalesce((SELECT min(g.tag) FROM episode_tags g
+        WHERE g.episode_key = e.episode_key AND g.tag IN ({_texts(RECORD_TYPES)})), '') ELSE {_KIND} END""",
+}
+"""`Grouping` in SQL, but for the layer, which depends on the time."""
+
+
 class SqliteOverview(OverviewRecords):
     """Counts over all episodes in SQLite."""
 
@@ -286,6 +306,16 @@ class SqliteOverview(OverviewRecords):
                 values,
             )
             return {date.fromisoformat(day): count for day, count in rows}
+
+    @override
+    def groups(self, by: Grouping, where: EpisodeFilter, now: datetime) -> dict[str, int]:
+        terms, values = condition(where)
+        value = _layer_at(now) if by == "layer" else _GROUPED[by]
+        with self._database.read() as connection:
+            rows = connection.execute(
+                f"SELECT {value}, count(*) FROM episodes e WHERE {terms} GROUP BY 1 ORDER BY 2 DESC, 1", values
+            )
+            return dict(rows.fetchall())
 
     @override
     def most_read(self, where: EpisodeFilter, limit: int) -> list[str]:

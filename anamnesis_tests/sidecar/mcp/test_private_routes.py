@@ -34,6 +34,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/events": {"limit": 1000},
     "GET /api/quality": {},
     "GET /api/dashboard/stats": {},
+    "GET /api/counts": {"by": "project"},
     "GET /api/status/summary": {},
     "GET /api/similar": {"episode_id": "open"},
     "GET /api/handoff": {"project": "x/y"},

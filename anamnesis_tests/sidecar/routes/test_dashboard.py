@@ -357,3 +357,31 @@ def test_gpu_program_may_fail(script: str, gpus: int | None, tmp_path: Path, mon
     monkeypatch.setattr("anamnesis_pipeline.sidecar.host_state.GPU_ASKED_S", 0.5 if "sleep" in script else 30)
     found = host_state()["gpus"]
     assert (None if found is None else len(found)) == gpus
+
+
+def test_counts_by_any_field_add_up_to_the_total(client: TestClient, services: TestServices, post: Post) -> None:
+    services.store.settings.set("config.private_projects", ["secret"])
+    post("The zeppelin hangar", episode_id="a", project="zoo", timestamp="2026-03-01T12:00:00Z", kind="decision")
+    post("The harbour crane", episode_id="b", project="zoo", timestamp="2026-02-02T12:00:00Z")
+    put(services.store, "c", "text", kind="exchange", source="logs")
+    post("The safe", episode_id="d", project="secret", kind="quokka")
+    for by in ("layer", "kind", "month", "project", "type", "source", "instance"):
+        body = client.get("/api/counts", params={"by": by}).json()
+        assert (body["total"], body["private"], body["others"]) == (4, 1, 0), by
+        assert sum(each["episodes"] for each in body["counts"]) == 3, by
+        assert not {"secret", "quokka"} & {each["value"] for each in body["counts"]}, by
+    stats = client.get("/api/dashboard/stats").json()
+    assert stats["by_layer"] == [{"value": "episodic", "episodes": 2}, {"value": "semantic", "episodes": 1}]
+    assert stats["by_month"] == [{"value": "2026-03", "episodes": 2}, {"value": "2026-02", "episodes": 1}]
+    assert {each["value"]: each["episodes"] for each in stats["by_type"]} == {"decision": 1, "note": 1, "": 1}
+    few = client.get("/api/counts", params={"by": "kind", "limit": 1}).json()
+    assert (few["total"], few["others"], len(few["counts"])) == (4, 2, 1)
+    named = client.get("/api/counts", params={"by": "kind", "project": "secret"}).json()
+    assert named == {
+        "by": "kind",
+        "total": 1,
+        "private": 0,
+        "others": 0,
+        "counts": [{"value": "quokka", "episodes": 1}],
+    }
+    assert client.get("/api/counts", params={"by": "mood"}).status_code == 422
