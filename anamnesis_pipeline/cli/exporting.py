@@ -1,14 +1,13 @@
-"""`anamnesis export` and `anamnesis import`: episodes as JSON lines."""
+"""`anamnesis export` and `anamnesis import`: episodes as JSON lines, or as Markdown to read."""
 
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, BinaryIO, cast
+from typing import Annotated, BinaryIO, cast, get_args
 
 import typer
 
@@ -24,11 +23,15 @@ from anamnesis_pipeline.search.project_labels import ALL
 from anamnesis_pipeline.search.time_bounds import bounds_of
 from anamnesis_pipeline.services import exporting
 from anamnesis_pipeline.services.backup import is_backup
+from anamnesis_pipeline.services.exporting import Format
 from anamnesis_pipeline.services.importing import ODD_TIME, Importer, ImportReport
 from anamnesis_pipeline.services.posting import EpisodeWriter
+from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.services.whole_file import appearing
 from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.store.memory_layers import Layer
+from anamnesis_pipeline.store.records.overview import EVERYTHING
 
 SHOWN = 20
 STANDARD = Path("-")
@@ -37,19 +40,38 @@ STANDARD = Path("-")
 def export(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="Path that ends in `.jsonl`, `.jsonl.zst` or `.jsonl.gz`; `-`: standard output."
-        ),
+        typer.Argument(metavar="FILE", help="Path, compressed if it ends in `.zst` or `.gz`; `-`: standard output."),
     ],
+    format: Annotated[Format, typer.Option(help="`jsonl` can be imported, `markdown` is to be read.")] = "jsonl",
     project: Annotated[str | None, typer.Option(help="Only this project; `api` also matches `acme/api`.")] = None,
+    layer: Annotated[list[Layer] | None, typer.Option(help="Only this layer; repeatable (any of them).")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; repeatable (any of them).")] = None,
+    type: Annotated[
+        list[str] | None, typer.Option(help="Only what states this, e.g. decision; repeatable (any of them).")
+    ] = None,
     since: Annotated[str | None, typer.Option(help="Start time, inclusive (local zone): 2026-02, yesterday.")] = None,
     until: Annotated[str | None, typer.Option(help="End time, exclusive (local zone).")] = None,
     private: Annotated[bool, typer.Option("--private", help="Include private projects and sources.")] = False,
 ) -> None:
-    """Write episodes as JSON lines, superseded ones too, in an open format (docs/reference/export-format.md)."""
+    """Write episodes as JSON lines, superseded ones too, in an open format (docs/reference/export-format.md), or as
+    Markdown.
+    """
+    if unknown := sorted({*(type or ())} - {*get_args(TypeName)}):
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(get_args(TypeName))}", param_hint="--type")
     settings = settings_file.load()
     mention_other_store(settings)
-    count = run_export(settings, file, project=project, since=since, until=until, private=private)
+    first, end = bounds_of(since, until, now := datetime.now(UTC))
+    where = EpisodeFilter(
+        projects=(project,) if project else (),
+        layers=tuple(map(str, layer or ())),
+        layers_at=now if layer else None,
+        kinds=tuple(kind or ()),
+        types=tuple(type or ()),
+        since=first,
+        until=end,
+        include_superseded=True,
+    )
+    count = run_export(settings, file, where, format, private=private)
     place = "written to standard output" if file == STANDARD else f"in {file}"
     typer.echo(f"{counted(count, 'episode')} {place}", err=file == STANDARD)
 
@@ -70,29 +92,26 @@ def import_file(
 def run_export(
     settings: Settings,
     file: Path,
+    wanted: EpisodeFilter = EVERYTHING,
+    format: Format = "jsonl",
     *,
-    project: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
     private: bool = False,
 ) -> int:
-    """Write the episodes that are asked for; returns how many. Says on stderr how many private ones were not.
+    """Write the episodes that pass a filter; return how many. Say on stderr how many private ones were not.
 
     :raises GiveUp: nothing is stored, the file is there already, or there is no such project.
     """
     require_stored(settings)
-    first, end = bounds_of(since, until, datetime.now(UTC))
     with closing(open_to_read(settings)) as store:
-        asked = EpisodeFilter(projects=(project,) if project else (), include_superseded=True)
-        everything = replace(asked, since=first, until=end)
-        where = what_is_private(store).visible(store, everything, [ALL] if private else [])
-        if project and not set(where.projects) & set(store.projects.all()):
-            raise GiveUp(no_project(store, project) or f"nothing of {project} is stored")
-        left_out = 0 if project or private else store.episodes.count(everything) - store.episodes.count(where)
+        where = what_is_private(store).visible(store, wanted, [ALL] if private else [])
+        if wanted.projects and not set(where.projects) & set(store.projects.all()):
+            name = wanted.projects[0]
+            raise GiveUp(no_project(store, name) or f"nothing of {name} is stored")
+        left_out = 0 if wanted.projects or private else store.episodes.count(wanted) - store.episodes.count(where)
         if left_out:
             typer.echo(f"{counted(left_out, 'private episode')} left out; --private writes them too", err=True)
         with _written(file) as out, exporting.packing(out, file.name) as packed:
-            return exporting.export(store, where, packed)
+            return exporting.export(store, where, packed, format)
 
 
 def run_import(settings: Settings, file: Path, say: Callable[[int], None]) -> ImportReport:

@@ -142,7 +142,11 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
     if memory is None:
         return ["Memory    nothing is stored yet; for advice run: anamnesis doctor"]
     counts = memory["counts"]
-    grouped = [f"{_GROUPS[name]:<10}{_values(of)}" for name, of in memory["by"].items() if of["total"]]
+    grouped = [
+        f"{_GROUPS[name]:<10}{_values(of)}"
+        for name, of in memory["by"].items()
+        if any(c["value"] for c in of["counts"])
+    ]
     documents = [row for row in memory["sources"] if row["kind"] == DOCUMENTS]
     logs = [row for row in memory["sources"] if row["kind"] != DOCUMENTS]
     lines = [

@@ -1,6 +1,6 @@
 """Mask and store episodes of an export, or of another program, once (docs/reference/export-format.md)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import BufferedIOBase
@@ -12,10 +12,13 @@ from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.errors import Excluded, GiveUp, InvalidEpisode, TooLarge
 from anamnesis_pipeline.model import Episode, Passage, content_id, said_at
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, refuse, rule_of
+from anamnesis_pipeline.services.exporting import MAX_CHANGES
 from anamnesis_pipeline.services.posting import EpisodeWriter, posted_passages, with_masks_counted
+from anamnesis_pipeline.services.schemas import StatusName
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import PutReport
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES, store_name
+from anamnesis_pipeline.store.records.statuses import StatusChange
 from anamnesis_pipeline.store.values import storable
 
 ODD_TIME = "timestamp_as_written"
@@ -29,6 +32,7 @@ SOURCE = "direct"
 """Source of imported episodes, until a log or document with the same text is read."""
 MAX_PIECE_CHARS = 100_000
 """Limit for one passage; passages made here have a few hundred characters."""
+MAX_REASON_CHARS = 10_000
 Name = Annotated[str, Field(max_length=1_000)]
 
 
@@ -40,6 +44,19 @@ class Piece(BaseModel):
     text: Annotated[str, Field(min_length=1, max_length=MAX_PIECE_CHARS)]
     context: Annotated[str, Field(max_length=MAX_PIECE_CHARS)] = ""
     message_ids: list[Name] = []
+
+
+class Change(BaseModel):
+    """Fields of a change of the status in a line."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    former: StatusName
+    status: StatusName
+    at: Annotated[AwareDatetime, Field(strict=False)]
+    successor: Name | None = None
+    by: Name = ""
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARS)] = ""
 
 
 class Line(BaseModel):
@@ -56,8 +73,10 @@ class Line(BaseModel):
     kind: Annotated[str, Field(min_length=1, max_length=100)] = "note"
     raw_exchange: str = ""
     tags: list[Name] = []
-    status: Literal["active", "challenged", "superseded", "merged", "invalidated"] = "active"
+    status: StatusName = "active"
     superseded_by: Name | None = None
+    superseded_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    status_history: Annotated[list[Change], Field(max_length=MAX_CHANGES)] = []
     machine: Name = ""
     path: str = ""
     session_id: Name = ""
@@ -84,11 +103,12 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """An episode with its line number. `passages` empty: they are made here."""
+    """An episode with its line number. `passages` empty: they are made here. `changes`: of its status, oldest first."""
 
     number: int
     episode: Episode
     passages: list[Passage]
+    changes: list[StatusChange] = field(default_factory=list)
 
 
 Problems = dict[int, Exception]
@@ -138,7 +158,7 @@ class Importer:
                 if episode.episode_id in run:  # write the first one before comparing
                     self._take(list(run.values()), report, problems)
                     run = {}
-                run[episode.episode_id] = Numbered(number, episode, passages)
+                run[episode.episode_id] = Numbered(number, episode, passages, self._changes(each, episode.episode_id))
             self._take(list(run.values()), report, problems)
             report.problems += [f"line {number}: {problems[number]}" for number in sorted(problems)]
         return report
@@ -161,6 +181,22 @@ class Importer:
                 self._write_each(new, report, problems)
             else:
                 self._count(done, [each.episode for each in new], report)
+        self._restore_statuses(run, {*report.differing, *(e.episode.episode_id for e in run if e.number in problems)})
+
+    def _restore_statuses(self, run: Sequence[Numbered], without: Collection[str]) -> None:
+        """Give the episodes of lines their histories; an import that was cut off after it wrote them did not."""
+        taken = [each for each in run if each.episode.episode_id not in without]
+        since = {e.episode.episode_id: at for e in taken if (at := e.episode.superseded_at) is not None}
+        self._store.statuses.restore([change for each in taken for change in each.changes], since)
+
+    def _changes(self, said: Line, episode_id: str) -> list[StatusChange]:
+        masked = self._poster.masked
+        return [
+            StatusChange(
+                episode_id, each.former, each.status, each.successor, masked(each.by), masked(each.reason), each.at
+            )
+            for each in said.status_history
+        ]
 
     def _without_stored(self, run: Sequence[Numbered], report: ImportReport) -> list[Numbered]:
         """Return the episodes not stored yet; count stored ones as unchanged or differing."""
@@ -244,6 +280,7 @@ class Importer:
             summary=masked(said.summary),
             status=said.status,
             superseded_by=said.superseded_by,
+            superseded_at=said.superseded_at,
             machine=masked(said.machine),
             path=masked(said.path),
             session_id=said.session_id,

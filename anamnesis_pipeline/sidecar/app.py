@@ -48,6 +48,7 @@ from anamnesis_pipeline.sidecar.routes import dashboard as dashboard_routes
 from anamnesis_pipeline.sidecar.routes import embedding as embedding_routes
 from anamnesis_pipeline.sidecar.routes import episodes as episodes_routes
 from anamnesis_pipeline.sidecar.routes import exclusion as exclusion_routes
+from anamnesis_pipeline.sidecar.routes import export as export_routes
 from anamnesis_pipeline.sidecar.routes import forget as forget_routes
 from anamnesis_pipeline.sidecar.routes import history as history_routes
 from anamnesis_pipeline.sidecar.routes import jsonl as jsonl_routes
@@ -80,6 +81,7 @@ _ROUTERS = (
     query_routes.router,
     similar_routes.router,
     history_routes.router,
+    export_routes.router,
     session_routes.router,
     overview_routes.router,
     dashboard_routes.router,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from markdown_it import MarkdownIt
 from pydantic import SecretStr
 
 from anamnesis_pipeline.cli.exporting import render, run_export, run_import
@@ -30,6 +31,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import EpisodePage
 from anamnesis_pipeline.store.records.events import Happening
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
+from anamnesis_pipeline.store.records.statuses import Cause
 from anamnesis_tests.support.mongo_server.faults import TOO_LARGE
 from anamnesis_tests.support.mongo_server.server import LoopbackServer
 from anamnesis_tests.support.mongo_watching import watched
@@ -147,20 +149,58 @@ def test_an_export_holds_private_text_on_demand(
     assert run_export(old[0], tmp_path / "a") == 58 - count
     assert f"{count} private episodes left out; --private writes them too" in capsys.readouterr().err
     assert run_export(old[0], tmp_path / "b", private=True) == 58
-    assert run_export(old[0], tmp_path / "c", project="api") == count
+    assert run_export(old[0], tmp_path / "c", EpisodeFilter(projects=("api",), include_superseded=True)) == count
     assert capsys.readouterr().err == ""
 
 
 def test_an_export_is_of_a_project_and_a_time(old: Opened, tmp_path: Path) -> None:
-    run_export(old[0], tmp_path / "a", project="api", since="2026-03-02T00:00:00+00:00")
+    since = datetime(2026, 3, 2, tzinfo=UTC)
+    run_export(old[0], tmp_path / "a", EpisodeFilter(projects=("api",), since=since))
     said = [json.loads(line) for line in (tmp_path / "a").read_text(encoding="utf-8").splitlines()]
     assert {line["project"] for line in said} == {"acme/api"}
     assert min(line["timestamp"] for line in said) >= "2026-03-02"
     with pytest.raises(GiveUp, match="No project is called nobody; there are: "):
-        run_export(old[0], tmp_path / "b", project="nobody")
+        run_export(old[0], tmp_path / "b", EpisodeFilter(projects=("nobody",)))
     assert not (tmp_path / "b").exists()
     with pytest.raises(GiveUp, match="there already"):
         run_export(old[0], tmp_path / "a")
+
+
+def test_statuses_with_their_history_come_back(settings: Settings, store: Store, tmp_path: Path) -> None:
+    put(store, "old", "we deploy on Friday", summary="we deploy on Friday")
+    put(store, "new", "we deploy on Monday", summary="we deploy on Monday")
+    for status, successor, reason in (("challenged", None, "odd"), ("superseded", "new", f"said {SECRET}")):
+        held = store.episodes.get(["old"])["old"]
+        kept = passages(store, held)
+        changed = replace(held, status=status, superseded_by=successor)
+        store.episodes.replace(changed, kept, held.content_hash, Cause("Ada", reason))
+    run_export(settings, tmp_path / "a")
+    line = next(json.loads(text) for text in (tmp_path / "a").read_text().splitlines() if '"old"' in text)
+    assert [change["status"] for change in line["status_history"]] == ["challenged", "superseded"]
+    other = Settings(home=tmp_path / "other")
+    for created in (2, 0):
+        assert run_import(other, tmp_path / "a", lambda number: None).created == created
+        with closing(wiring.open_store(other)) as theirs:
+            ours = store.statuses.history("old", 10)
+            came = theirs.statuses.history("old", 10)
+            assert [replace(change, reason="") for change in came] == [replace(change, reason="") for change in ours]
+            assert (came[0].reason, SECRET in came[1].reason) == ("odd", False)
+            assert theirs.episodes.get(["old"])["old"].superseded_at == store.episodes.get(["old"])["old"].superseded_at
+    older = {name: value for name, value in line.items() if name not in ("status_history", "superseded_at")}
+    assert taken(Settings(home=tmp_path / "third"), tmp_path, older).created == 1
+
+
+def test_markdown_shows_each_episode_as_text_alone(settings: Settings, store: Store, tmp_path: Path) -> None:
+    put(store, "a", "x", summary="# Not a heading", raw_exchange="```\ncode\n```\n## [link](http://example.com)")
+    put(store, "b", "x", kind="decision", summary="On Monday", raw_exchange="On Monday", tags=("t",))
+    assert run_export(settings, tmp_path / "a.md", format="markdown") == 2
+    text = (tmp_path / "a.md").read_text()
+    tokens = MarkdownIt().parse(text)
+    assert [token.tag for token in tokens if token.type == "heading_open"] == ["h2", "h2"]
+    fences = [token.content.strip() for token in tokens if token.type == "fence"]
+    assert fences == ["# Not a heading", "```\ncode\n```\n## [link](http://example.com)", "On Monday"]
+    assert "- Kind: decision\n" in text
+    assert run_export(settings, tmp_path / "b.md", EpisodeFilter(types=("decision",)), "markdown") == 1
 
 
 def test_a_bad_line_fails_alone_and_is_named(settings: Settings, store: Store, tmp_path: Path) -> None:

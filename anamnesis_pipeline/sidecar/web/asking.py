@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import QueryParams
 
 from anamnesis_pipeline.model import CHAT_ANSWER, EpisodeFilter
-from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.search.project_labels import ALL, Private
+from anamnesis_pipeline.services.exporting import Format
 from anamnesis_pipeline.services.fields import Kind, Name, Tag, Time
 from anamnesis_pipeline.services.schemas import SearchIn, TypeName
 from anamnesis_pipeline.sidecar.problems import sentence_of
@@ -108,6 +109,18 @@ def read_question(asked: Mapping[str, str]) -> SearchIn:
         raise RequestValidationError(
             [{"type": "int_parsing", "loc": ("query", "top"), "msg": "should be a number of 1 to 100"}]
         ) from None
+
+
+def export_address(listed: Listed, filters: Mapping[str, str], format: Format) -> str:
+    """Return the address from which the listed episodes are downloaded, on all pages of the list.
+
+    :param filters: those of the list's own address.
+    """
+    asked = {name: value for name, value in filters.items() if name not in ("status", "private")}
+    asked |= {"include_superseded": "true"} if listed.status == "all" else {}
+    asked |= {"only_superseded": "true"} if listed.status == "superseded" else {}
+    asked |= {"include_private": ALL} if listed.private else {}
+    return address_with("/api/export", {"format": format, **asked})
 
 
 def invalid(exc: ValidationError) -> RequestValidationError:

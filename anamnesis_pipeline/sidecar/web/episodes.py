@@ -186,6 +186,10 @@ def _shown(request: Request, services: Services, asked: dict[str, str]) -> dict[
         "newest": asking.address_with(PATH, filters) if listed.cursor else None,
         "older": asking.address_with(PATH, filters, cursor=found.next_cursor) if found.next_cursor else None,
         "problems": undo.problems(),
+        "exports": {
+            "JSON lines": asking.export_address(listed, filters, "jsonl"),
+            "Markdown": asking.export_address(listed, filters, "markdown"),
+        },
         "total": services.store.episodes.count(where),
         "waiting": len(waiting & {each.episode_id for each in found.items}),
         "undo_last": undo.address_of({each.episode_id for each in found.items}),
@@ -200,6 +204,7 @@ def _nothing(asked: dict[str, str]) -> dict[str, Any]:
         "newest": None,
         "older": None,
         "problems": [],
+        "exports": {},
         "failed": {},
         "total": 0,
         "waiting": 0,

@@ -50,25 +50,74 @@ class StatusRecords:
         """Return the newest changes of an episode's status, oldest first."""
         with self._gateway.read() as tables:
             rows = tables["status_history"].find({"episode_id": sought(episode_id)}, order=["-number"], limit=limit)
-        return [
-            StatusChange(
-                row["episode_id"],
-                row["former"],
-                row["status"],
-                row["successor"],
-                row["actor"],
-                row["reason"],
-                moment(row["at"]),
-            )
-            for row in reversed(rows)
-        ]
+        return list(map(_change, reversed(rows)))
+
+    def histories(self, episode_ids: Collection[str], limit: int) -> dict[str, list[StatusChange]]:
+        """Return id -> the newest changes of an episode's status, oldest first, for those that have one."""
+        with self._gateway.read() as tables:
+            rows = list(tables["status_history"].among("episode_id", sorted(episode_ids)))
+        found: dict[str, list[StatusChange]] = {}
+        for row in sorted(rows, key=lambda row: int(row["number"])):
+            found.setdefault(row["episode_id"], []).append(_change(row))
+        return {episode_id: changes[-limit:] for episode_id, changes in found.items()}
+
+    def restore(self, changes: Sequence[StatusChange], since: Mapping[str, datetime]) -> None:
+        """Give episodes the history that they had in another store, those that have one already excepted. Their status
+        stays as it is.
+
+        :param changes: oldest first.
+        :param since: id -> since when an episode holds no longer; for those of `changes` and others.
+        """
+        ids = sorted({*since, *(change.episode_id for change in changes)})
+
+        def work(tables: Tables) -> None:
+            known = {row["episode_id"] for row in tables["status_history"].among("episode_id", ids, ["episode_id"])}
+            rows = tables["episodes"].among("episode_id", ids, STATUS_FIELDS)
+            held = {row["episode_id"]: row for row in rows if row["episode_id"] not in known}
+            dated = [
+                {"number": row["number"], "superseded_at": instant(since[episode_id])}
+                for episode_id, row in held.items()
+                if episode_id in since and row["status"] not in HOLDING and row["superseded_at"] is None
+            ]
+            if dated:
+                tables["episodes"].put(dated)
+            if told := [_row(change) for change in changes if change.episode_id in held]:
+                tables["status_history"].insert(told)
+
+        if ids:
+            self._gateway.write(work)
+
+
+def _change(row: Row) -> StatusChange:
+    return StatusChange(
+        row["episode_id"],
+        row["former"],
+        row["status"],
+        row["successor"],
+        row["actor"],
+        row["reason"],
+        moment(row["at"]),
+    )
+
+
+def _row(change: StatusChange) -> Row:
+    return {
+        "episode_id": change.episode_id,
+        "former": change.former,
+        "status": change.status,
+        "successor": change.successor,
+        "actor": change.by,
+        "reason": change.reason,
+        "at": instant(change.at),
+    }
 
 
 def set_status(tables: Tables, rows: Sequence[Row], standing_of: Mapping[str, Standing], cause: Cause) -> None:
     """Let episodes, of rows with `STATUS_FIELDS`, stand so, and note each that stood otherwise. What holds no longer
     keeps the time since when.
     """
-    now = instant(datetime.now(UTC))
+    at = datetime.now(UTC)
+    now = instant(at)
     changed: list[Row] = []
     noted: list[Row] = []
     for row in rows:
@@ -79,15 +128,7 @@ def set_status(tables: Tables, rows: Sequence[Row], standing_of: Mapping[str, St
         number = {"number": row["number"]}
         changed.append({**number, "status": status, "superseded_by": successor, "superseded_at": since})
         noted.append(
-            {
-                "episode_id": row["episode_id"],
-                "former": row["status"],
-                "status": status,
-                "successor": successor,
-                "actor": cause.by,
-                "reason": cause.reason,
-                "at": now,
-            }
+            _row(StatusChange(row["episode_id"], row["status"], status, successor, cause.by, cause.reason, at))
         )
     if changed:
         tables["episodes"].put(changed)

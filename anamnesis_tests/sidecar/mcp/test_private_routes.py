@@ -35,6 +35,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/quality": {},
     "GET /api/dashboard/stats": {},
     "GET /api/counts": {"by": "project"},
+    "GET /api/export": {"include_superseded": True},
     "GET /api/status/summary": {},
     "GET /api/similar": {"episode_id": "open"},
     "GET /api/handoff": {"project": "x/y"},

@@ -184,3 +184,20 @@ def test_failed_deletions_are_told_until_read(client: TestClient, post: Post) ->
     reply = client.post("/dashboard/deletion-problems", data={"asked": ""})
     assert "another process writes" not in reply.text
     assert ids(page_of(reply)) == ["a"]
+
+
+def test_what_is_listed_is_downloaded_from_the_page(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar", episode_id="a", project="zoo & co", kind="decision")
+    post("The lighthouse", episode_id="b", project="zoo & co", kind="fact")
+    post("The crane", episode_id="c", project="other", kind="decision")
+    links = listed(client, type="decision", project="zoo & co").select("#exports a")
+    assert [link.text for link in links] == ["JSON lines", "Markdown"]
+    reply = client.get(str(links[0]["href"]))
+    assert [json.loads(line)["episode_id"] for line in reply.text.splitlines()] == ["a"]
+    assert "memory.jsonl" in reply.headers["content-disposition"]
+    text = client.get(str(links[1]["href"]))
+    assert text.headers["content-type"].startswith("text/markdown")
+    assert text.text.startswith("## The zeppelin hangar\n")
+    assert not listed(client, type="lesson").select("#exports a")
+    everything = client.get("/api/export", params={"format": "jsonl"}).text.splitlines()
+    assert len(everything) == 3
