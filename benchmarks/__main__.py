@@ -25,6 +25,7 @@ BENCHMARKS = (
     "reversals.py",
     "corrections.py",
     "kinds.py",
+    "knowledge.py",
     "summary_cost.py",
 )
 
