@@ -37,20 +37,24 @@ _SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION, Sig
 
 
 class SupersededNotes:
-    """A newer note that says something else on the subject of an older one."""
+    """A newer note, or decision with its reason, that says something else on the subject of an older one."""
 
     kind = Kind.SUPERSEDE
-    signals = (Signal.NOTE,)
+    signals = (Signal.NOTE, Signal.DECISION, Signal.FACT)
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
-        """Yield one for each older note that a newer one corrects; either may be the new one here."""
+        """Yield one for each older statement that a newer one corrects; either may be the new one here."""
         for of in memory.holding(fresh):
-            for near in memory.statements(of.project).near(of, [Signal.NOTE]):
+            for near in memory.statements(of.project).near(of, self.signals):
                 older, newer = sorted((of, near.observation), key=lambda each: str(each.at))
-                why = _conflict(older, newer, near)
-                if why and older.at != newer.at and older.episode_id != newer.episode_id:
-                    change = Change((StatusEdit(older.episode_id, Status.SUPERSEDED, newer.episode_id),))
+                is_reasoned = newer.signal is not Signal.DECISION or newer.answer or REASONS.search(newer.quote)
+                if CLAUDE in (older.key, newer.key) or not is_reasoned or older.episode_id == newer.episode_id:
+                    continue
+                if older.at != newer.at and (why := _conflict(older, newer, near)):
+                    # of a session all else that was said still holds
+                    status = Status.SUPERSEDED if older.signal is Signal.NOTE else Status.CHALLENGED
+                    change = Change((StatusEdit(older.episode_id, status, newer.episode_id),))
                     yield _proposal(self.kind, older, newer, change, near, memory, "superseded_notes", why)
 
 

@@ -11,7 +11,7 @@ MIN_WORDS = 2
 look the same.
 """
 
-SKELETON_WORDS = 4
+SKELETON_WORDS = 3
 """Words that alone tell an error; then the names in it, which differ from run to run, do not count."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

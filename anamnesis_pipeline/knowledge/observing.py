@@ -22,6 +22,7 @@ from anamnesis_pipeline.knowledge.wording import (
     REASONS,
     STATES,
     TELLS_FIX,
+    WE,
 )
 from anamnesis_pipeline.model import RECORD_KIND, Episode, SegmentKind, content_id
 from anamnesis_pipeline.parsing.claude_logs import commands
@@ -30,7 +31,7 @@ from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 3
+RULES = 4
 """Number of these rules; raised when they change, so that everything is observed again."""
 NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400
@@ -52,7 +53,6 @@ LOGS = re.compile(r"\b(?:docker|kubectl|podman|journalctl|systemctl status|gh ru
 """Commands that print what other programs just said, which may have failed."""
 _EDITS = re.compile(r"(?:Multi|Notebook)?Edit\n|Write\n|str_replace\w*\n")
 _EDITED = re.compile(r"^(?:file_path|notebook_path|path): [^\n]+", re.MULTILINE)
-_STATE = re.compile(r"\b(?:is|are|runs?|uses?|listens?|has|have|defaults? to|ist|sind|es|son)\b", re.IGNORECASE)
 _AMOUNT = re.compile(r"\d")
 _NAME = re.compile(r"[\w./:-]{5,}")
 _MESSAGE = re.compile(r"-\w*m|--message.*")
@@ -146,7 +146,7 @@ def _of_person(said: Utterance) -> Iterator[Observation]:
         reason = sentence if REASONS.search(sentence) else following if GIVES_REASON.match(following) else ""
         if STATES.search(sentence):
             yield _said(Signal.FACT, sentence, said, reason)
-        elif DECIDES.search(sentence):
+        elif DECIDES.search(sentence) or (reason == sentence and WE.match(sentence)):
             yield _said(Signal.DECISION, sentence, said, reason)
         elif CORRECTS.search(sentence):
             yield _said(Signal.CORRECTION, sentence, said, reason)
@@ -161,7 +161,7 @@ def _told_by_claude(said: Utterance) -> Iterator[Observation]:
     for sentence in _sentences(FENCE.sub("\n", said.text)):
         if not 20 <= len(sentence) <= MAX_QUOTE_CHARS or sentence not in said.text or IDLE.search(sentence):
             continue
-        is_state = len(sentence) <= MAX_REQUEST_CHARS and _STATE.search(sentence) and _AMOUNT.search(sentence)
+        is_state = len(sentence) <= MAX_REQUEST_CHARS and _AMOUNT.search(sentence)
         if (CHANGES.search(sentence) or is_state) and is_prose(sentence):
             yield _said(Signal.CHANGE, sentence, said, key=CLAUDE)
         elif DECIDES.search(sentence) and REASONS.search(sentence) and is_prose(sentence):
@@ -269,13 +269,22 @@ def _end(session: _Session, error: _Error) -> None:
 
 
 def steps_of(script: str) -> list[str]:
-    """Return the commands of a script that change, build or test something, each as its program and first arguments."""
+    """Return the commands of a script that change, build or test something, each as its program and what it does,
+    without the names that it is done with.
+    """
     found = []
     for name, rest, words in commands.commands_of(script):
         if commands.matters(" ".join(map(shlex.quote, words))):
-            told = takewhile(lambda word: not _MESSAGE.fullmatch(word), rest)
-            found.append(" ".join([name, *(word for word in told if not word.startswith("-"))][:4]))
+            told = [word for word in takewhile(lambda each: not _MESSAGE.fullmatch(each), rest) if word[0] not in "-/"]
+            most = 2 if told and told[0] in _GROUPS else 1
+            found.append(" ".join([name, *(word for word in told[:most] if name in _RUNNERS or _DOES.fullmatch(word))]))
     return found
+
+
+_DOES = re.compile(r"[A-Za-z][\w:-]*")
+_RUNNERS = frozenset("python python3 node ruby bash sh perl deno bun".split())
+_GROUPS = frozenset("run rollout compose exec repo release pr image container stack config service migrate db".split())
+"""Commands that are told by the next word, as in `npm run build`."""
 
 
 def _sequences(session: _Session) -> Iterator[Observation]:

@@ -9,7 +9,7 @@ from anamnesis_pipeline.knowledge.detecting import Memory, Near, quoted, session
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
 from anamnesis_pipeline.knowledge.topic_files import LESSONS
-from anamnesis_pipeline.knowledge.wording import CORRECTION, REASONS
+from anamnesis_pipeline.knowledge.wording import CHANGES, CORRECTION, DECLARES, ORDERS, REASONS
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Kind,
@@ -40,6 +40,7 @@ TOPICS = {
     Signal.DECISION: ("decisions", "Decisions"),
     Signal.PREFERENCE: ("preferences", "Preferences"),
     Signal.NOTE: ("decisions", "Decisions"),
+    Signal.REQUEST: ("facts", "Facts"),
 }
 """Signal -> topic file and heading that it goes to."""
 
@@ -48,7 +49,7 @@ class Promotions:
     """Explicit facts, decisions with their reason, and preferences repeated in two sessions, that no topic says."""
 
     kind = Kind.PROMOTE
-    signals = (Signal.FACT, Signal.DECISION, Signal.PREFERENCE, Signal.NOTE)
+    signals = (Signal.FACT, Signal.DECISION, Signal.PREFERENCE, Signal.NOTE, Signal.REQUEST)
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
@@ -63,8 +64,10 @@ class Promotions:
             if any(_says(near) for near in statements.near(of, [Signal.TOPIC])):
                 continue
             shown = [of]
-            if of.signal is Signal.PREFERENCE:
-                wanted = [Signal.PREFERENCE, Signal.CORRECTION]
+            if of.signal is Signal.REQUEST and (ORDERS.match(of.quote) or not DECLARES.search(of.quote)):
+                continue
+            if of.signal in (Signal.PREFERENCE, Signal.REQUEST):
+                wanted = [Signal.PREFERENCE, Signal.CORRECTION] if of.signal is Signal.PREFERENCE else [Signal.REQUEST]
                 again = [near.observation for near in statements.near(of, wanted) if _wants_same(of, near)]
                 shown = sorted([*again, of], key=lambda each: str(each.at))
                 if len(sessions_in(shown)) < 2:
@@ -111,7 +114,7 @@ class StaleTopics:
                     break
         for episode_id, found in extended.items():
             said = [of for of, _ in found]
-            if len(said) < MIN_EXTENSIONS or all(of.signal is Signal.REQUEST for of in said):
+            if len(said) < MIN_EXTENSIONS or not any(map(_extends, said)):
                 continue
             topic = max((near for _, near in found), key=lambda near: near.shared).observation
             entry = "\n".join(f"- {each.quote}" for each in said)
@@ -126,6 +129,11 @@ class StaleTopics:
                 "stale_topics",
                 memory.now,
             )
+
+
+def _extends(of: Observation) -> bool:
+    """Return whether something is told of how it is now, not only asked for or measured."""
+    return of.signal is not Signal.REQUEST and (of.signal is not Signal.CHANGE or CHANGES.search(of.quote) is not None)
 
 
 def _says(near: Near) -> bool:

@@ -29,7 +29,8 @@ VALUE_POINTS = 4.0
 """Points of the value of an exchange that count as 1."""
 _BY_WORDS = frozenset({"note", "fact"})
 _OF_ONE_DAY = re.compile(
-    r"\b(?:today|tonight|yesterday|this (?:morning|afternoon|evening)|heute|gestern|hoy|ayer|aujourd'hui|hier)\b",
+    r"\b(?:today|tonight|yesterday|this (?:morning|afternoon|evening)|heute|gestern|hoy|ayer|aujourd'hui|hier)\b"
+    r"|^(?:had|was|were|met|phone call|call|lunch|\w+ed)\b",
     re.IGNORECASE,
 )
 _NAMES = re.compile(r"(?<=[\w,;:)'\"] )[A-ZÄÖÜ]\w{2,}|\b[A-Z]{2,}\w*|\b[a-z]+[A-Z]\w*")

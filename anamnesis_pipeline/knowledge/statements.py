@@ -3,11 +3,11 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 
-from anamnesis_pipeline.knowledge.wording import CONSEQUENCES, CORRECTED, NEGATIONS, REJECTED
+from anamnesis_pipeline.knowledge.wording import CONSEQUENCES, CORRECTED, NEGATIONS, REJECTED, VERBS
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
 STEM = 6
@@ -23,7 +23,8 @@ _FILLING = frozenset(
     set run runs put get one two per via etc project code file files default team we they i you it today again
     from on future time work works working good better best fine just right sure die der das und ist sind werden
     wird wurde mit von für auf im zu den dem des ein eine einen nicht kein bitte immer nur erst auch noch los
-    las una uno que del por con para como desde hoy siempre favor aunque son est sont avec pour dans""".split()
+    las una uno que del por con para como desde hoy siempre favor aunque son est sont avec pour dans day days
+    week weeks month months year years hour hours minute minutes second tag tage jahr días día""".split()
 )
 """Words that say nothing of the subject."""
 _VALUES = (
@@ -37,6 +38,7 @@ _VALUES = (
 )
 """Words that exclude each other."""
 _UNTOLD = (STOP_WORDS - {"us"}) | _FILLING
+_IDENTIFIER = re.compile(r"\d|[_./]|\w-\w")
 _LETTER = re.compile(r"[B-Z]")
 """A letter that names one of several, as in `node B`."""
 _EXCLUSIVE = frozenset().union(*_VALUES)
@@ -48,30 +50,65 @@ _PREPOSITIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence as it is compared. `stems` tell its subject; `values` are words that exclude each other, such as days,
-    and `numbers` are numbers, times and versions. `rejected`: stems of what it turns down.
+    """A sentence as it is compared. `stems` tell its subject; `values` are words that exclude each other, such as days;
+    `amounts`: what is counted, and its number. `rejected`: stems of what it turns down. `places`: preposition -> stem.
     """
 
     text: str
     stems: frozenset[str]
     values: frozenset[str]
-    numbers: tuple[str, ...]
+    amounts: tuple[tuple[str, str], ...]
     rejected: frozenset[str]
     is_negative: bool
+    places: Mapping[str, str]
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """All its numbers."""
+        return frozenset(number for _, number in self.amounts)
 
 
 def claim_of(text: str) -> Claim:
     """Return a sentence as it is compared."""
     words = [word if _LETTER.fullmatch(word) else word.lower().strip(".-") for word in _WORD.findall(text)]
-    numbers = tuple(dict.fromkeys(word for word in words if _NUMBER.fullmatch(word)))
-    rejected = set[str]()
+    words = [_NUMERALS.get(word, word) for word in words]
     main = CONSEQUENCES.sub("", text)
+    rejected = set[str]()
     for found in REJECTED.finditer(main):
         behind = list(dropwhile(_PREPOSITIONS.__contains__, _WORD.findall(found[1].lower())))
         rejected.update(stems_of(takewhile(lambda word: word not in _PREPOSITIONS, behind)))
-    values = frozenset(each for word in words for each in (word, word.removesuffix("s")) if each in _EXCLUSIVE)
-    is_negative = len(NEGATIONS.findall(main)) % 2 == 1
-    return Claim(text, frozenset(stems_of(words)), values, numbers, frozenset(rejected), is_negative)
+    return Claim(
+        text,
+        frozenset(stems_of(words)),
+        frozenset(each for word in words for each in (word, word.removesuffix("s")) if each in _EXCLUSIVE),
+        _amounts(words),
+        frozenset(rejected),
+        len(NEGATIONS.findall(main)) % 2 == 1,
+        _places(words),
+    )
+
+
+def _amounts(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return (what, number) for each number: what it counts is the word behind it, or else the one before it. A number
+    that stands before the verb names the thing that the sentence is about: what it counts is `name`.
+    """
+    found, verb = list[tuple[str, str]](), False
+    for place, word in enumerate(words):
+        verb = verb or VERBS.fullmatch(word) is not None
+        if _NUMBER.fullmatch(word):
+            behind, before = stems_of(words[place + 1 : place + 2]), stems_of(words[max(0, place - 1) : place])
+            what = (behind or before or [""])[0]
+            found.append((what if verb or len(words) < 4 else NAME, word))
+    return tuple(dict.fromkeys(found))
+
+
+def _places(words: Sequence[str]) -> Mapping[str, str]:
+    """Return preposition -> the stem of what follows it: where, with what and by what something is done."""
+    found = dict[str, str]()
+    for place, word in enumerate(words):
+        if word in _SLOTS and (behind := stems_of(words[place + 1 : place + 4])):
+            found.setdefault(_SLOTS[word], behind[0])
+    return found
 
 
 def stems_of(words: Iterable[str]) -> list[str]:
@@ -85,6 +122,8 @@ def stems_of(words: Iterable[str]) -> list[str]:
 
 
 def _stem(word: str) -> str:
+    if _IDENTIFIER.search(word):
+        return word
     for ending in ("ations", "ation", "ments", "ment", "ings", "ing", "ies", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
@@ -124,25 +163,44 @@ def conflicts(older: Claim, newer: Claim) -> str:
         before, after = older.values & names, newer.values & names
         if before and after - before and (before - after or newer.is_negative):
             return f"{min(before)} and {min(after - before)}"
-    return _number_conflict(older, newer)
+    return _amount_conflict(older, newer) or _place_conflict(older, newer)
 
 
-def _number_conflict(older: Claim, newer: Claim) -> str:
-    """Return the numbers in which two sentences differ that else say the same of one thing; empty: they do not. A
-    number may also name the thing: it stands before the one that is said of it.
-    """
+def _amount_conflict(older: Claim, newer: Claim) -> str:
+    """Return the numbers in which two sentences differ that else say the same of one thing; empty: they do not."""
     for clause in map(claim_of, _CLAUSES.split(newer.text)):
-        before = [each for each in older.numbers if each not in clause.numbers]
-        after = [each for each in clause.numbers if each not in older.numbers]
-        if len(before) != 1 or len(after) != 1:
-            continue
-        named = [each for each in older.numbers if each in clause.numbers]
-        is_named = not named or older.numbers.index(named[0]) < older.numbers.index(before[0])
-        is_same = set(older.stems) == set(clause.stems)
+        names = [{number for what, number in each.amounts if what == NAME} for each in (older, clause)]
+        before, after = ({what: number for what, number in each.amounts if what != NAME} for each in (older, clause))
+        differ = [what for what in before if what in after and before[what] != after[what]]
         is_corrected = CORRECTED.search(newer.text) is not None and not older.stems - newer.stems
-        if (is_named or len(older.numbers) == 1) and (is_same or is_corrected):
-            return f"{before[0]} and {after[0]}"
+        if names[0] == names[1] and differ and (older.stems == clause.stems or is_corrected):
+            return f"{before[differ[0]]} and {after[differ[0]]}"
     return ""
 
 
-_CLAUSES = re.compile(r"[;:,]\s+(?:and|but|und|y|et)?\s*")
+def _place_conflict(older: Claim, newer: Claim) -> str:
+    """Return where, with what or by what something is done in two sentences that else say the same; empty: the same."""
+    if older.amounts != newer.amounts:
+        return ""  # of several things each has its own number and place
+    for word, before in older.places.items():
+        after = newer.places.get(word, before)
+        rest, other = older.stems - {before}, newer.stems - {after}
+        is_other = after != before and before not in newer.stems and after not in older.stems
+        if is_other and len(rest & other) >= max(2, 0.6 * min(len(rest), len(other))):
+            return f"{before} and {after}"
+    return ""
+
+
+NAME = "name"
+"""What a number counts that names a thing."""
+_NUMERALS = {word: str(number) for number, word in enumerate("two three four five six seven eight nine ten".split(), 2)}
+_SLOTS = {
+    word: each
+    for each, words in (
+        ("at", "at on to in bei auf im en sur à dans"),
+        ("by", "by with via over through using mit über per por con avec par"),
+    )
+    for word in words.split()
+}
+"""Prepositions -> one for those that mean nearly the same."""
+_CLAUSES = re.compile(r"[;:,]\s+(?:and|but|so|und|y|et)?\s*")

@@ -19,7 +19,7 @@ PREFERS = re.compile(
     r"\b(?:always|never|from now on|in (?:the )?future|every time|whenever|as always)\b"
     r"|\bi(?:['’]d| would)? (?:really )?(?:prefer|like|love|hate|want(?: you)? to|don['’]?t (?:like|want))\b"
     r"|\bwe (?:always|never|prefer|only|do(?:n['’]?t| not)|use)\b|\bthis repo is\b|\bmust (?:always|never|not)\b"
-    r"|\bplease (?:use|don['’]?t|keep|always|never|stop|avoid)\b|^(?:use|avoid|prefer|keep|stick (?:to|with))\b"
+    r"|\bplease (?:use|no|don['’]?t|keep|always|never|stop|avoid)\b|^(?:use|avoid|prefer|keep|stick (?:to|with))\b"
     r"|\b(?:immer|niemals|nie|ab jetzt|künftig|ich (?:mag|möchte|will))\b|\b(?:siempre|nunca|a partir de ahora"
     r"|prefiero)\b"
     r"|\b(?:toujours|jamais|désormais|je préfère)\b",
@@ -37,10 +37,10 @@ DECIDES = re.compile(
     r"|\b(?:let['’]?s|we(?:['’]ll| will| are going to|['’]re going to)|i(?:['’]ll| will)) (?:go (?:back )?(?:with"
     r"|to)|use"
     r"|switch(?: over)? to|move to|stick (?:to|with)|keep|drop|replace|stay|take)\b|\bdecision\s*:|\bwent with\b"
-    r"|\bwe(?:['’]re| are) (?:going|sticking|switching|moving)|\b(?:switch|move|migrate)d? (?:back )?(?:to|from)\b"
+    r"|\bwe(?:['’]re| are) (?:going|sticking|switching|moving)"
     r"|\bgo back to\b|\bwe use\b|\bwe no longer\b"
     r"|\b(?:wir (?:nehmen|bleiben bei|wechseln|haben (?:uns )?entschieden|verwenden|nutzen))\b"
-    r"|\b(?:hemos decidido|vamos a usar|usamos|nous (?:avons décidé|utilisons))\b",
+    r"|\b(?:hemos decidido|vamos a usar|usamos|on (?:garde|reste|prend|utilise)|nous (?:avons décidé|utilisons))\b",
     _I,
 )
 CHANGES = re.compile(
@@ -65,7 +65,9 @@ GIVES_REASON = re.compile(
 )
 """A sentence that gives the reason of the one before it."""
 IDLE = re.compile(
-    r"\?\s*$|^>|\b(?:what if|maybe|perhaps|might|could we|should we|i wonder|wondering|suppose|hypothetical\w*"
+    r"\?\s*$|^>|^(?:so |and )?(?:what|why|how|where|when|who|which|can you|could you)\b"
+    r"|\bwhat['’]?s (?:going|wrong|up)\b|\b(?:what if|maybe|perhaps|might|could we|should we|i wonder|wondering"
+    r"|suppose|hypothetical\w*"
     r"|for example"
     r"|e\.g\.|imagine|some ?day|not sure|thinking (?:of|about)|consider(?:ing)?|lol|haha|/s|yeah right|oh great"
     r"|sure,? (?:let['’]?s|because)|someone (?:on|in|at)|according to|vielleicht|was wäre|könnten wir|quizás"
@@ -95,10 +97,11 @@ NEGATIONS = re.compile(
     _I,
 )
 REJECTED = re.compile(
-    r"\b(?:instead of|rather than|no longer|not any ?more|don['’]?t use|do not use|not|no|never|stop using|away from"
-    r"|from"
-    r"|drop(?:ped|ping)?|replac(?:e|ed|ing)|remov(?:e|ed|ing)|got rid of|retired?|nicht|keine?[nrs]?|nie(?:mals)?|statt"
-    r"|nunca|ya no|en vez de|pas de|jamais|plus de)\s+((?:[\w+#./-]+\s?){1,5})",
+    r"\b(?:instead of|rather than|without|ohne|sin|sans|et pas|no longer|not any ?more|don['’]?t use|do not use|not"
+    r"|no|never"
+    r"|stop using|(?:away|switched|moved) from|drop(?:ped|ping)?|replac(?:e|ed|ing)|remov(?:e|ed|ing)|got rid of"
+    r"|retired?"
+    r"|nicht|keine?[nrs]?|nie(?:mals)?|statt|nunca|ya no|en vez de|pas de|jamais|plus de)\s+((?:[\w+#./-]+\s?){1,5})",
     _I,
 )
 """What is turned down, and what by."""
@@ -114,3 +117,26 @@ CORRECTED = re.compile(
     _I,
 )
 """A sentence that says that something was otherwise."""
+VERBS = re.compile(
+    r"is|are|was|were|has|have|had|runs?|uses?|takes?|weighs?|reach\w*|listens?|contains?|holds?|needs?|keeps?|kept"
+    r"|stores?|lasts?"
+    r"|costs?|supports?|allows?|waits?|sends?|serves?|samples?|hat|haben|ist|sind|enthält|tiene|tienen|es|son|ont"
+    r"|est|sont",
+    _I,
+)
+"""Words behind which a sentence says something of what it is about."""
+DECLARES = re.compile(
+    r"\b(?:is|are|was|has|have|comes?|lives?|needs?|we|our|ist|sind|wir|unsere?|es|está|son|nuestr[oa]|nous|notre"
+    r"|est|sont)\b",
+    _I,
+)
+ORDERS = re.compile(
+    r"^(?:(?:and|now|then|ok|okay|good|great|please|yes|so|also),? )*(?:run|fix|add|make|write|create|update|check"
+    r"|look|show|commit"
+    r"|push|deploy|test|build|open|read|explain|continue|go|try|remove|delete|rename|move|split|plot|ship|do|let"
+    r"|give|find|see"
+    r"|start|stop|restart|merge|rebase|release|cut|set|put|change|refactor|implement|install|upgrade|review)\b",
+    _I,
+)
+"""A sentence that asks for work states nothing."""
+WE = re.compile(r"^(?:we|wir|nous|on|nosotr[oa]s)\b", _I)

@@ -106,13 +106,18 @@ def test_decision_has_its_reason() -> None:
 
 def test_commands_that_worked_one_after_the_other_are_steps() -> None:
     steps = [("npm run build", "ok"), ("docker build -t shop .", "ok"), ("kubectl rollout restart deploy/shop", "ok")]
-    (found,) = observations_of_session(session(*steps))
-    assert (found.signal, found.key) == (
-        Signal.STEPS,
-        "npm run build && docker build shop . && kubectl rollout restart deploy/shop",
-    )
+    found = observations_of_session(session(*steps))
+    assert [each.key for each in found if each.signal is Signal.STEPS] == [
+        "npm run build && docker build && kubectl rollout restart"
+    ]
     failed = [steps[0], ("docker build -t shop .", "!error: no space left on device /var"), steps[2]]
     assert of(Signal.STEPS, observations_of_session(session(*failed))) == []
+
+
+def test_command_without_output_is_a_step() -> None:
+    said = session(("objcopy a.elf a.bin", "ok"), ("st-flash write a.bin", "ok"), ("python probe.py", "ok"))
+    silent = [each for each in said if each.text != "ok"]
+    assert len(of(Signal.STEPS, observations_of_session(silent))) == 1
 
 
 def test_steps_leave_out_commands_that_only_look() -> None:
