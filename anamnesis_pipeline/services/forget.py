@@ -189,7 +189,7 @@ class Forgetter:
     def _target(self, request: ForgetRequest) -> Target:
         found = self._choice.target(request)
         messages = messages_to_forget(self._store, request, self._choice.chosen(request), found.ids)
-        return Target(self._store, found.ids, found.whole, found.kept, messages)
+        return Target(self._store, found.ids, found.whole, found.kept, messages, found.pinned)
 
     # --- reports ---
 
@@ -215,6 +215,7 @@ class Forgetter:
             files=sum(map(bool, lines.values())),
             shown=[_shown(episode) for episode in episodes if not private.holds(episode)][:SHOWN],
             remains=[
+                *([f"{counted(len(target.pinned), 'pinned episode')}: unpin, or name the id"] if target.pinned else []),
                 *self._shared_lines(lines, request.session_id),
                 *self._origins(files, private, unnamed),
                 *kept,

@@ -40,6 +40,8 @@ from anamnesis_pipeline.store.session_model import SESSION_KIND
 File = tuple[str, str]
 """Source and path of a log."""
 MAX_HITS = 100_000
+PINNED = "pinned"
+"""Tag of episodes that are to stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,12 @@ class ForgetRequest:
         return bool(self.ids or self.session_id or self.project or self.path or self.source or self.files)
 
     @property
+    def spares_pinned(self) -> bool:
+        """Return whether it selects by words or time in no named place, so that what is pinned stays."""
+        names_a_place = replace(self, project="").names_something or bool(self.machine)
+        return bool(self.query or self.since or self.until) and not names_a_place
+
+    @property
     def is_of_whole_files(self) -> bool:
         """Return whether matching files are removed whole, including what was never parsed."""
         bare = replace(self, session_id="", path="", machine="", source="", files=())
@@ -90,10 +98,13 @@ class Target:
         whole: Iterable[File] = (),
         kept: Iterable[str] = (),
         chat: Iterable[str] = (),
+        pinned: Iterable[str] = (),
     ) -> None:
         """:param kept: message keys without tombstones, since remaining content has the same text.
         :param chat: ids of messages of conversations here.
+        :param pinned: episodes that match, and stay since they are pinned.
         """
+        self.pinned = frozenset(pinned)
         self.chat = frozenset(chat)
         self.ids, self.whole, self.kept = frozenset(ids), frozenset(whole), frozenset(kept)
         self._store = store
@@ -255,7 +266,9 @@ class Choice:
         own = {*ids, *self._store.documents.seen_in(sorted(whole))}
         same = self._store.documents.same_text(sorted(own)) | self._other_versions(own)
         if not (request.machine or request.source or request.keeps_copies):
-            return Target(self._store, self._with_records(sorted(own | same)), whole)
+            every = self._with_records(sorted(own | same))
+            pinned = self._pinned(every) if request.spares_pinned else set[str]()
+            return Target(self._store, every - pinned, whole, pinned=pinned)
         own -= self._seen_elsewhere(own, whole, self.chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
         # text under other headings is not searched, so its bodies stay allowed
@@ -331,6 +344,10 @@ class Choice:
         }
         every = {*ids, *parts}
         return every | {record_id(key, number) for key in every for number in range(MAX_RECORDS)}
+
+    def _pinned(self, ids: Set[str]) -> set[str]:
+        heads = self._store.episodes.heads(sorted(ids))
+        return {key for key, head in heads.items() if PINNED in head.tags}
 
     def _whole_files(self, request: ForgetRequest) -> set[File]:
         if request.files or not request.is_of_whole_files:

@@ -25,6 +25,7 @@ from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.store.sqlite.connection import Database
 from anamnesis_tests.sidecar.conftest import wait_for
 from anamnesis_tests.support.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, meets_a_lock, record, unmasked
+from anamnesis_tests.support.samples import put
 
 OTHER_LOG = f"{FOLDER}/{OTHER}.jsonl"
 SECOND = "How does the aardvark exporter write zanzibar files to the disk?"
@@ -406,3 +407,17 @@ def test_what_another_file_had_first_is_forgotten_there_too(tmp_path: Path, how:
     assert home.left("okapi") == []
     assert how == "a subagent" or home.left("gecko") == ["gecko"]
     home.close()
+
+
+def test_pinned_stays_when_words_or_times_are_forgotten(home: Home) -> None:
+    home.ingest(unmasked)
+    for name, tags in (("twin", ()), ("pinned", ("pinned",))):
+        put(home.store, name, "Prefer the quokka theme", summary="Prefer the quokka theme", tags=tags, project="zoo")
+    for request in ({"query": "quokka"}, {"query": "quokka", "project": "zoo"}):
+        report = home.preview(**request)
+        assert [shown.episode_id for shown in report.shown] == ["twin"]
+        assert "1 pinned episode: unpin, or name the id" in report.remains
+    home.forget(query="quokka")
+    assert set(home.store.episodes.get(["twin", "pinned"])) == {"pinned"}
+    for named in ({"project": "zoo"}, {"ids": ("pinned",)}):
+        assert [shown.episode_id for shown in home.preview(**named).shown] == ["pinned"]
