@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -11,15 +11,17 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import TopicRefused
 from anamnesis_pipeline.knowledge.memory_index import render, with_index
 from anamnesis_pipeline.knowledge.topic_files import Ref, diff_of, lessons_of, with_entry
-from anamnesis_pipeline.knowledge.topic_store import TopicStore, topic_name
+from anamnesis_pipeline.knowledge.topic_store import INDEX, TopicStore, topic_name
 from anamnesis_pipeline.knowledge.what_holds import (
     EVERYWHERE,
+    MAX_SECTIONS,
     TOPIC,
     Held,
     Pointer,
     Topic,
     by_project,
     read_held,
+    topics_of,
 )
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.runtime.crawler_wiring import built_in
@@ -157,27 +159,37 @@ def change_of(
     one here if there is none.
 
     :param machine: name of this one.
-    :param edit: its `name` may be the id of an episode, a section of the topic.
+    :param edit: its `name` may be the id of an episode: a section of the topic, or of another text with authority,
+        which is not edited; its topic is called like that file.
     :raises TopicRefused: see `with_entry` and `TopicStore.path_of`.
     """
     section = store.episodes.get([edit.name]).get(edit.name)
-    held = read_held(store, EpisodeFilter(projects=(section.project if section else project,)))
-    known = (*held.topics, *held.lessons)
-    if section is not None:
-        known = tuple(each for each in known if (each.machine, each.path) == (section.machine, section.path))
-        if not known:
+    if section is not None and TOPIC in section.tags:
+        its = [each for each in _topics(store, section.project) if _is_of(each, section.machine, section.path)]
+        if not its:
             raise TopicRefused(f"{edit.name} is no section of a topic any more; the proposal is made again")
-    name = known[0].name if section else topic_name(edit.name)
-    elsewhere = next((each for each in known if each.name == name and each.machine not in {"", machine}), None)
-    path = Path(known[0].path) if section else topics.path_of(project, name, logs_of(store, project, machine))
-    former = None if section and elsewhere else topics.read(path)
-    if former is None and elsewhere is not None:
-        former, path = elsewhere.text, Path(elsewhere.path)
+        name, path, where = its[0].name, Path(its[0].path), its[0].machine or machine
+        former = topics.read(path) if where == machine else its[0].text
     else:
-        elsewhere = None
+        stem = PurePosixPath(section.path).stem if section else edit.name
+        name, where = topic_name("notes" if section and f"{stem}.md" == INDEX else stem), machine
+        path = topics.path_of(project, name, logs_of(store, project, machine))
+        former = topics.read(path)
+        if former is None:
+            for each in _topics(store, project):
+                if each.name == name and each.machine not in {"", machine}:
+                    former, path, where = each.text, Path(each.path), each.machine
     new = with_entry(former or "", name, edit.heading, edit.entry, sources)
-    where = elsewhere.machine if elsewhere else machine
-    return TopicChange(where, path, former, new, diff_of(former or "", new, path.name), elsewhere is None)
+    return TopicChange(where, path, former, new, diff_of(former or "", new, path.name), where == machine)
+
+
+def _topics(store: Store, project: str) -> list[Topic]:
+    where = EpisodeFilter(projects=(project,), tags=(TOPIC,), kinds=("document",))
+    return topics_of(store.episodes.page(where, MAX_SECTIONS).items)
+
+
+def _is_of(topic: Topic, machine: str, path: str) -> bool:
+    return (topic.machine, topic.path) == (machine, path)
 
 
 def held_of(store: Store, private: Private, project: str, included: Collection[str] = ()) -> Held:
@@ -264,7 +276,7 @@ def former_of(store: Store, topic: Topic) -> list[Episode]:
     """Return the sections that a topic does not have any more, the latest first."""
     where = EpisodeFilter(projects=(topic.project,), tags=(TOPIC,), kinds=("document",), only_superseded=True)
     found = store.episodes.page(where, HISTORY_AMONG).items
-    its = [each for each in found if (each.machine, each.path) == (topic.machine, topic.path)]
+    its = [each for each in found if _is_of(topic, each.machine, each.path)]
     never = datetime.min.replace(tzinfo=UTC)
     return sorted(its, key=lambda each: each.superseded_at or never, reverse=True)[:MAX_HISTORY]
 

@@ -74,6 +74,13 @@ def test_section_of_a_topic_names_its_file(store: Store, topics: TopicStore) -> 
         change_of(store, topics, "box", SHOP, section, [])
 
 
+@pytest.mark.parametrize(("file", "name"), [("CLAUDE.md", "claude.md"), ("memory/MEMORY.md", "notes.md")])
+def test_text_that_is_no_topic_gets_one(store: Store, topics: TopicStore, file: str, name: str) -> None:
+    put(store, "own", "words", kind="document", project=SHOP, path=f"/c/{file}", tags=("document", "curated"))
+    change = change_of(store, topics, "box", SHOP, TopicEdit("own", "Since then", "a"), [])
+    assert (change.path.name, change.former, change.is_here) == (name, None, True)
+
+
 def test_topic_is_shown_with_age_text_and_history(store: Store) -> None:
     path = "/c/memory/topics/deploys.md"
     put_topic(store, path, "# Deploys\n\nHow it goes live.", "## Day\n\n- Friday.", f"## When\n\n{ADDED}")
