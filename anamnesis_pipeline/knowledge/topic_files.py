@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TopicText:
-    """What a topic file says. `purpose`: its first line below the title."""
+    """What a topic file says. `purpose`: the first line of text below the title, outside of lists."""
 
     title: str
     purpose: str
@@ -97,7 +97,7 @@ def read_topic(text: str) -> TopicText:
         if token.map is None:
             continue
         first, end = token.map
-        if token.type == "inline" and not purpose and under_title[0] < first < under_title[1]:
+        if token.type == "inline" and token.level == 1 and not purpose and under_title[0] < first < under_title[1]:
             purpose = _plain(_bare(lines[first]))
         if token.type == "list_item_open" and token.level == 1:
             while end > first + 1 and not _bare(lines[end - 1]).strip():
@@ -155,6 +155,11 @@ def without_entry(text: str, entry: str) -> str:
         if _key(found.text) in gone:
             del lines[slice(*found.lines)]
     return "".join(lines)
+
+
+def without_comments(text: str) -> str:
+    """Return the text for reading: without the comments that name sources."""
+    return _SOURCES.sub("", text)
 
 
 def lesson_entry(lesson: Lesson) -> str:

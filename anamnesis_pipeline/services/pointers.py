@@ -28,11 +28,14 @@ class PointerIn(BaseModel):
     path: Annotated[Text | None, Field(max_length=4_096, description="Where it is there")] = None
     extra: Annotated[Metadata | None, Field(description="Anything else")] = None
     project: Annotated[Name, Field(description="Project; `general`: it holds in every project")] = EVERYWHERE
-    instance: Annotated[Name, Field(description="Who or what wrote it, e.g. a machine or an agent")] = "request"
+    instance: Annotated[Name | None, Field(description="Who or what wrote it; default: this machine")] = None
 
 
-def put_pointer(store: Store, writer: EpisodeWriter, wanted: PointerIn) -> Pointer:
-    """Store a pointer, with secrets masked: the one with its keyword and category is superseded."""
+def put_pointer(store: Store, writer: EpisodeWriter, wanted: PointerIn, here: str) -> Pointer:
+    """Store a pointer, with secrets masked: the one with its keyword and category is superseded.
+
+    :param here: name of this machine.
+    """
     former = next(
         (
             each
@@ -51,7 +54,7 @@ def put_pointer(store: Store, writer: EpisodeWriter, wanted: PointerIn) -> Point
     about = f": {facts['description']}" if facts["description"] else ""
     draft = EpisodeDraft(
         summary=f"{wanted.keyword}{f' → {place}' if place else ''}{about}",
-        instance=wanted.instance,
+        instance=wanted.instance or here,
         project=wanted.project,
         kind=POINTER,
         tags=(wanted.category,),

@@ -57,7 +57,8 @@ def test_topic_is_read_with_purpose_entries_and_sources() -> None:
     [
         ("# T\n\n## A\n\nnot it\n", ""),
         ("what it is for\n\n# T\n", ""),
-        ("- first item\n", "first item"),
+        ("# T\n\n- first item\n", ""),
+        ("# T\n\n- first item\n\nof all\n", "of all"),
         ("---\nname: x\ndescription: What the front matter says\n---\n\n# T\n\nother\n", "What the front matter says"),
     ],
 )

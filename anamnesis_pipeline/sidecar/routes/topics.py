@@ -67,7 +67,8 @@ def get_pointers(
 @router.post("/api/pointers", response_model=PointerOut)
 def post_pointer(wanted: PointerIn, services: Uses) -> Response:
     """Store a pointer, or change the fields given of the one with its keyword and category."""
-    return json_reply(pointer_body(put_pointer(services.store, services.poster, wanted)))
+    pointer = put_pointer(services.store, services.poster, wanted, services.settings.machine)
+    return json_reply(pointer_body(pointer))
 
 
 @router.delete("/api/pointers", response_model=DeletedPointersOut)

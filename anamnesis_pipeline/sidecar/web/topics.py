@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from anamnesis_pipeline.knowledge.topic_files import without_comments
 from anamnesis_pipeline.services.fields import Name
 from anamnesis_pipeline.services.topics import TopicOut, TopicsOut, held_of, topics_body
 from anamnesis_pipeline.sidecar.services import Uses
@@ -49,7 +50,11 @@ def topics_page(request: Request, services: Uses) -> Response:
         asked={key: value for key, value in given.items() if key in _Asked.model_fields},
         body=body,
         projects=by_project_of(body),
-        texts={each["episode_id"]: rendered(each["text"]) for each in body["topics"] if each["text"] is not None},
+        texts={
+            each["episode_id"]: rendered(without_comments(each["text"]))
+            for each in body["topics"]
+            if each["text"] is not None
+        },
         address=lambda topic: address_of(topic, is_private=asked.private),
     )
 

@@ -16,7 +16,12 @@ BACKUPS = {"keyword": "backups", "category": "infrastructure", "machine": "nas",
 @pytest.fixture
 def store(services: TestServices) -> Store:
     held = services.store
-    put_topic(held, "/c/memory/topics/deploys.md", f"# Deploys\n\nHow {SCRIPT} goes live.", "## Day\n\n- Thursday.")
+    put_topic(
+        held,
+        "/c/memory/topics/deploys.md",
+        f"# Deploys\n\nHow {SCRIPT} goes live.",
+        "## Day\n\n- Thursday.<!-- sources: e -->",
+    )
     put_topic(held, "/c/memory/topics/lessons.md", "# Lessons\n\n- Port in use\n  - Fixed by: stop it", title="Lessons")
     put_pinned(held, "german", "Answer in German.")
     return held
@@ -37,11 +42,11 @@ def test_topics_of_a_project_come_with_its_index(client: TestClient, store: Stor
     assert [each["text"] for each in body["pinned"]] == ["Answer in German."]
     assert body["index"].startswith("# Memory of acme/shop\n")
     (topic,) = client.get("/api/topics", params={"project": "shop", "name": "deploys"}).json()["topics"]
-    assert topic["text"].endswith("## Day\n\n- Thursday.\n")
+    assert topic["text"].endswith("## Day\n\n- Thursday.<!-- sources: e -->\n")
     assert client.get("/api/topics", params={"project": "none"}).json()["topics"] == []
 
 
-def test_pointer_is_merged_by_keyword_and_category(client: TestClient) -> None:
+def test_pointer_is_merged_by_keyword_and_category(client: TestClient, services: TestServices) -> None:
     made = client.post("/api/pointers", json=BACKUPS | {"extra": {"port": 22}}).json()
     assert (made["project"], made["machine"], made["extra"]) == ("general", "nas", {"port": 22})
     assert client.post("/api/pointers", json=BACKUPS).json()["episode_id"] == made["episode_id"]
@@ -52,7 +57,7 @@ def test_pointer_is_merged_by_keyword_and_category(client: TestClient) -> None:
         "/srv/b",
         {"port": 22},
         "nightly",
-        "request",
+        services.settings.machine,
     )
     client.post("/api/pointers", json=change | {"category": "technical"})
     client.post("/api/pointers", json=BACKUPS)
@@ -88,11 +93,13 @@ def test_secret_in_a_pointer_is_masked(client: TestClient) -> None:
 def test_page_shows_what_holds_and_one_topic(client: TestClient, store: Store) -> None:
     client.post("/api/pointers", json=BACKUPS)
     text = page_of(client.get("/dashboard/topics", headers=PAGE)).get_text(" ", strip=True)
-    for words in ("Deploys", SCRIPT, "Port in use", "Answer in German.", "nas:/srv/b", "/c/memory/topics/deploys.md"):
+    for words in ("Deploys", "Port in use", "Answer in German.", "nas:/srv/b", "/c/memory/topics/deploys.md"):
         assert words in text
     assert "Thursday" not in text
     shown = page_of(client.get("/dashboard/topics", params={"project": SHOP, "name": "deploys"}, headers=PAGE))
     assert "Thursday." in shown.get_text()
+    assert SCRIPT in shown.get_text()
+    assert "sources:" not in shown.get_text()
     assert not shown.select("main script")
     empty = client.get("/dashboard/topics", params={"project": "none"}, headers=PAGE)
     assert "No topic passes these filters." in empty.text
