@@ -24,6 +24,7 @@ from anamnesis_pipeline.knowledge.what_holds import (
     topics_of,
 )
 from anamnesis_pipeline.model import Episode, EpisodeFilter
+from anamnesis_pipeline.pipeline.source_specs import private_sources
 from anamnesis_pipeline.runtime.crawler_wiring import built_in
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.rendering import utc_text
@@ -161,8 +162,15 @@ def change_of(
     :param machine: name of this one.
     :param edit: its `name` may be the id of an episode: a section of the topic, or of another text with authority,
         which is not edited; its topic is called like that file.
-    :raises TopicRefused: see `with_entry` and `TopicStore.path_of`.
+    :raises TopicRefused: see `with_entry` and `TopicStore.path_of`; or a source is private, which topics are not.
     """
+    private = {source.key for source in private_sources(store, machine)}
+    quoted = store.episodes.heads([each.episode_id for each in sources]) if private else {}
+    if any(head.source in private for head in quoted.values()):
+        raise TopicRefused(
+            "it quotes a private source, and topics are read by every session of the project; write it yourself, in a "
+            "file of that source"
+        )
     section = store.episodes.get([edit.name]).get(edit.name)
     if section is not None and TOPIC in section.tags:
         its = [each for each in _topics(store, section.project) if _is_of(each, section.machine, section.path)]

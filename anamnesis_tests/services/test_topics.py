@@ -13,6 +13,7 @@ from anamnesis_pipeline.knowledge.what_holds import read_held
 from anamnesis_pipeline.model import EpisodeFilter, Source
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.topics import change_of, held_of, topics_body, write_indexes
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import TopicEdit
 from anamnesis_tests.support.samples import DAY, edit, put
@@ -72,6 +73,14 @@ def test_section_of_a_topic_names_its_file(store: Store, topics: TopicStore) -> 
     edit(store, f"{path}#0", status="superseded")
     with pytest.raises(TopicRefused, match="no section of a topic any more"):
         change_of(store, topics, "box", SHOP, section, [])
+
+
+def test_what_a_private_source_says_becomes_no_topic(store: Store, topics: TopicStore) -> None:
+    store.files.put_sources([Source("hidden", "box", "/secret", ".", DOCUMENTS, "removed")])
+    put(store, "ep1", "secret", source="hidden", project=SHOP)
+    with pytest.raises(TopicRefused, match="quotes a private source"):
+        change_of(store, topics, "box", SHOP, EDIT, SOURCES)
+    assert change_of(store, topics, "box", SHOP, EDIT, [Ref("said")]).is_here
 
 
 @pytest.mark.parametrize(("file", "name"), [("CLAUDE.md", "claude.md"), ("memory/MEMORY.md", "notes.md")])
