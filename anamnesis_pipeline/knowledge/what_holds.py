@@ -12,9 +12,10 @@ from typing import Any
 from anamnesis_pipeline.knowledge.topic_files import LESSONS, Entry, Lesson, Ref, lessons_of, read_topic
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import PINNED
 
-TOPIC, PINNED, POINTER = "topic", "pinned", "pointer"
-"""Tags of topics and of pinned episodes; the kind of pointers."""
+TOPIC, POINTER = "topic", "pointer"
+"""The tag of topics; the kind of pointers."""
 EVERYWHERE = "general"
 """Project of pointers that hold in every project."""
 PREFERENCES = ("preference", "correction")

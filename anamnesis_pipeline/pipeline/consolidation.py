@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from anamnesis_pipeline.model import Episode, EpisodeFilter, Space, Variant
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import PINNED
 from anamnesis_pipeline.store.records.links import Link
 
 LAST_RUN = "consolidation.last_run"
@@ -107,7 +108,8 @@ def _canonicals(
     episodes = _episodes(store, session_id, logs)
     for start in range(0, len(episodes), MAX_GROUP):
         found |= newest_of_equals(_spoken(store, space, episodes[start : start + MAX_GROUP]), threshold)
-    return found
+    pinned = {episode.episode_id for episode in episodes if PINNED in episode.tags}
+    return {key: None if key in pinned else canonical for key, canonical in found.items()}
 
 
 def _episodes(store: Store, session_id: str, logs: frozenset[str]) -> list[Episode]:

@@ -33,6 +33,7 @@ from anamnesis_pipeline.services.extract import is_below, names
 from anamnesis_pipeline.sources.base import is_description, is_tool_output
 from anamnesis_pipeline.sources.specs import SourceSpec, sources_named
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import PINNED
 from anamnesis_pipeline.store.records.forgetting import Selection
 from anamnesis_pipeline.store.records.session_notes import is_of_log
 from anamnesis_pipeline.store.session_model import SESSION_KIND
@@ -40,8 +41,6 @@ from anamnesis_pipeline.store.session_model import SESSION_KIND
 File = tuple[str, str]
 """Source and path of a log."""
 MAX_HITS = 100_000
-PINNED = "pinned"
-"""Tag of episodes that are to stay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from anamnesis_pipeline.pipeline.llm_calls import Answer, LlmCaller, Pace
 from anamnesis_pipeline.pipeline.llm_choice import Llm, LlmChoice
 from anamnesis_pipeline.services.posting import EpisodeWriter, posted_passages, with_masks_counted
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import PINNED
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 
 MERGED_KIND = "consolidated"
@@ -150,7 +151,8 @@ class Merger:
             page = self.store.episodes.page(EpisodeFilter(hidden_kinds=NOT_MERGED), PAGE, cursor)
             linked = self.store.consolidation.links([episode.episode_id for episode in page.items])
             for episode in page.items:
-                mean = None if episode.episode_id in linked else self._mean(space, episode.episode_id)
+                is_kept = episode.episode_id in linked or PINNED in episode.tags
+                mean = None if is_kept else self._mean(space, episode.episode_id)
                 if mean is not None and len(found) < self.rules.sample:
                     found.append(episode)
                     means.append(mean)

@@ -48,7 +48,9 @@ LASTING_KINDS = frozenset(
         "absent",
     }
 )
-LASTING_TAGS = frozenset({"pinned", "canonical"})
+PINNED = "pinned"
+"""Tag of episodes that a person wants to keep: no automatic change touches them."""
+LASTING_TAGS = frozenset({PINNED, "canonical"})
 CODE, PROCEDURE = "code", "procedure"
 
 

@@ -26,7 +26,7 @@ from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.conftest import OpenStore
 from anamnesis_tests.support.llms import Clock, LlmHere
-from anamnesis_tests.support.samples import put, random_units, unit
+from anamnesis_tests.support.samples import edit, put, random_units, unit
 from anamnesis_tests.support.spaces import DIM, embed_all
 
 SPACE = Space("hashing", f"hashing-{DIM}", DIM)
@@ -356,3 +356,14 @@ def test_clusters_and_neighbours_are_bounded() -> None:
     assert clusters([NORTH] * 7, "p" * 7, "abcdefg") == [(0, 1, 2, 3, 4), (5, 6)]
     assert clusters([NORTH] * 4, "p" * 4, "abcd", neighbours=1) == [(0, 1), (2, 3)]
     assert clusters(list(random_units(300, 64)), "p" * 300, [str(n) for n in range(300)]) == []  # type: ignore[arg-type]
+
+
+def test_pinned_episode_is_not_superseded_by_a_run(logs: Store) -> None:
+    first, grown, whole = say(logs, FIRST, GROWN, WHOLE)
+    edit(logs, first, tags=("pinned",))
+    run(logs)
+    assert visible(logs) == {first, whole}
+    assert logs.episodes.get([grown])[grown].superseded_by == whole
+    edit(logs, grown, tags=("pinned",))
+    run(logs)
+    assert visible(logs) == {first, grown, whole}

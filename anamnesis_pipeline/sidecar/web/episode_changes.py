@@ -8,7 +8,7 @@ from anamnesis_pipeline.errors import InvalidEpisode
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.web.episode_view import NOTES
-from anamnesis_pipeline.sidecar.web.episodes import PINNED
+from anamnesis_pipeline.store.memory_layers import PINNED
 
 MAX_NOTES = 100
 

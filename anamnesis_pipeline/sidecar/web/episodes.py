@@ -24,12 +24,11 @@ from anamnesis_pipeline.sidecar.web import asking
 from anamnesis_pipeline.sidecar.web.edits import Edit, edit
 from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
-from anamnesis_pipeline.store.memory_layers import layer_of
+from anamnesis_pipeline.store.memory_layers import PINNED, layer_of
 
 PATH = "/dashboard/episodes"
 PER_PAGE = 25
 MAX_AT_ONCE = 100
-PINNED = "pinned"
 
 router = page_router()
 
