@@ -163,8 +163,11 @@ def without_comments(text: str) -> str:
 
 
 def lesson_entry(lesson: Lesson) -> str:
-    """Return the entry of a lesson, for `with_entry`; its sources are given to that."""
-    told = ((NOTICE, lesson.notice), (FIXED_BY, lesson.fixed_by), (CHECK, lesson.check))
+    """Return the entry of a lesson, for `with_entry`; its sources are given to that. Lines of what fixed it are
+    commands, and stay apart.
+    """
+    commands = [" ".join(line.split()) for line in lesson.fixed_by.replace("\\\n", " ").splitlines() if line.strip()]
+    told = ((NOTICE, lesson.notice), (FIXED_BY, "; ".join(commands)), (CHECK, lesson.check))
     return "\n".join(
         [" ".join(lesson.goes_wrong.split()), *(f"- {label}: {' '.join(text.split())}" for label, text in told if text)]
     )

@@ -28,7 +28,7 @@ from anamnesis_pipeline.parsing.documents.trust import TagPattern, has_authority
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.document_versions import Version, noted, waiting
 from anamnesis_pipeline.pipeline.forgotten_sections import key_of
-from anamnesis_pipeline.sources.specs import DOCUMENTS, TOPICS
+from anamnesis_pipeline.sources.specs import DOCUMENTS, MEMORY, TOPICS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import MAX_ROWS_PER_WRITE
 from anamnesis_pipeline.store.records.documents import ParsedDocument, SectionOccurrence, Settled, Unsettled, Verdict
@@ -209,10 +209,11 @@ def parts_of(
     """
     full_path = f"{version.cwd}/{path.rpartition('/')[2]}" if version.cwd else path
     form, seen = format_of(path) or "text", _EPOCH + timedelta(microseconds=version.mtime_ns // 1_000)
-    is_topic = source.spec == TOPICS
-    is_named = is_topic or has_authority(source, path)
+    is_topic, is_of_claude = source.spec == TOPICS, source.spec.startswith(MEMORY)
+    is_named = is_topic or is_of_claude or has_authority(source, path)
+    known_as = f"/.claude/{path}" if is_of_claude else full_path
     tags = [
-        *tags_of(full_path, form, patterns, text, is_named=is_named, is_topic=is_topic),
+        *tags_of(known_as, form, patterns, text, is_named=is_named, is_topic=is_topic),
         *version.tags,
         *([source_tag(source.spec)] if source.spec else []),
     ]
@@ -221,7 +222,7 @@ def parts_of(
         0,
         0,
         format=form,
-        trust=str(Trust.CURATED if is_topic else trust_of(full_path) if is_named else Trust.FILE),
+        trust=str(Trust.CURATED if is_topic else trust_of(known_as) if is_named else Trust.FILE),
         tags=tuple(dict.fromkeys(tags)),
         seen=seen,
         instance=version.instance,

@@ -21,6 +21,8 @@ AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
 """Folders in the `.claude` of a repository with the memory of its subagents."""
 BUILT_IN = "local-"
 """Prefix of the names of sources that need no configuration."""
+MEMORY = f"{BUILT_IN}memory"
+"""Prefix of the names of sources with Claude Code's own files, whatever its folder is called."""
 AGENTS = f"{BUILT_IN}agents-"
 """Prefix of the names of sources with the memory of subagents."""
 
@@ -73,9 +75,7 @@ def built_in_specs(log_roots: Sequence[Path], machine: str) -> list[SourceSpec]:
         specs.append(SourceSpec(f"{BUILT_IN}logs{number}", LOGS, str(root), machine=machine))
         if root.name == PROJECTS:
             specs.append(
-                SourceSpec(
-                    f"{BUILT_IN}memory{number}", DOCUMENTS, str(root.parent), machine=machine, include=CLAUDE_DOCUMENTS
-                )
+                SourceSpec(f"{MEMORY}{number}", DOCUMENTS, str(root.parent), machine=machine, include=CLAUDE_DOCUMENTS)
             )
     return specs
 

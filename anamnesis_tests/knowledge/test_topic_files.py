@@ -140,6 +140,11 @@ def test_lesson_survives_its_file() -> None:
     ]
 
 
+def test_commands_of_a_lesson_stay_apart() -> None:
+    entry = lesson_entry(Lesson("Port in use", fixed_by="docker stop \\\n  db\nmake test"))
+    assert entry == "Port in use\n- Fixed by: docker stop db; make test"
+
+
 @pytest.mark.parametrize("former", ["", "# T\n", "# T\n\n- a\n\n## B\n\nwithout an end", DEPLOYS])
 def test_diff_is_what_git_applies(tmp_path: Path, former: str) -> None:
     new = with_entry(former, "t", "B", "one more")

@@ -79,6 +79,13 @@ def test_topics_of_the_home_have_authority_and_a_project(home: DocumentHome) -> 
     assert [file.path for file in rules.choose(survey).files] == ["acme%2Fshop/deploys.md"]
 
 
+def test_topic_holds_whatever_claude_codes_folder_is_called(home: DocumentHome) -> None:
+    source = home.source("local-memory", root=home.place / "claude-config")
+    home.change(source, TOPIC, NOW, T0)
+    (found,) = home.store.episodes.page(EpisodeFilter(tags=("topic",)), 10).items
+    assert authority_of(found) == "authoritative"
+
+
 def test_an_edited_topic_changes_no_session(home: DocumentHome, topics: Source) -> None:
     put(home.store, "said", SAID, source="logs", session_id="s", kind="exchange", raw_exchange=SAID)
     before = home.store.episodes.get(["said"])
