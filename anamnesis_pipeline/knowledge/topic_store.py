@@ -58,10 +58,15 @@ def topic_name(title: str) -> str:
 
     :raises TopicRefused: it has no letter and no digit, or is that of the index.
     """
-    name = _NOT_IN_NAME.sub("-", title.casefold().removesuffix(".md")).strip("-_")[:MAX_NAME].strip("-_")
+    name = plain_name(title)
     if not name or name == INDEX.removesuffix(".md").casefold():
         raise TopicRefused(f"{title!r} cannot be the name of a topic; name what it is about, e.g. deploys")
     return name
+
+
+def plain_name(title: str) -> str:
+    """Return the words of a title, in lower case, joined by `-`: equal for the same topic, however it is written."""
+    return _NOT_IN_NAME.sub("-", title.casefold().removesuffix(".md")).strip("-_")[:MAX_NAME].strip("-_")
 
 
 def project_folder(project: str) -> str:
@@ -109,11 +114,10 @@ class TopicStore:
         :param logs: root and folder of the project's logs on this machine, those used last first.
         :raises TopicRefused: the project or the topic has no valid name.
         """
-        file = f"{topic_name(name)}.md"
-        at_home, memory = self.folder / project_folder(project) / file, self.memory_of(logs)
-        if memory is None or at_home.exists():
-            return at_home
-        return memory / MEMORY[1] / file
+        wanted, memory = topic_name(name), self.memory_of(logs)
+        folders = [self.folder / project_folder(project), *([memory / MEMORY[1]] if memory else [])]
+        there = (each for folder in folders for each in sorted(folder.glob("*.md")) if plain_name(each.stem) == wanted)
+        return next(there, folders[-1] / f"{wanted}.md")
 
     def read(self, path: Path) -> str | None:
         """Return the text of a topic file, with its line ends and byte order mark; None: there is no file.

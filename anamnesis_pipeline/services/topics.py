@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.errors import TopicRefused
 from anamnesis_pipeline.knowledge.memory_index import render, with_index
 from anamnesis_pipeline.knowledge.topic_files import Ref, diff_of, lessons_of, with_entry
-from anamnesis_pipeline.knowledge.topic_store import INDEX, TopicStore, topic_name
+from anamnesis_pipeline.knowledge.topic_store import INDEX, TopicStore, plain_name, topic_name
 from anamnesis_pipeline.knowledge.what_holds import (
     EVERYWHERE,
     MAX_SECTIONS,
@@ -185,7 +185,7 @@ def change_of(
         former = topics.read(path)
         if former is None:
             for each in _topics(store, project):
-                if each.name == name and each.machine not in {"", machine}:
+                if plain_name(each.name) == name and each.machine not in {"", machine}:
                     former, path, where = each.text, Path(each.path), each.machine
     new = with_entry(former or "", name, edit.heading, edit.entry, sources)
     return TopicChange(where, path, former, new, diff_of(former or "", new, path.name), where == machine)

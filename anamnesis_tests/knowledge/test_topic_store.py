@@ -3,6 +3,8 @@
 import ast
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
@@ -44,6 +46,31 @@ def test_topic_is_beside_claude_codes_memory_or_in_the_home(tmp_path: Path, topi
     assert here == tmp_path / "home/topics/acme%2Fshop/deploy-day.md"
     topics.write_topic(APPROVAL, here, None, "# Deploy day\n")
     assert topics.path_of("acme/shop", "deploy day", logs_of(tmp_path)) == here
+
+
+def test_topic_is_found_however_its_file_is_written(tmp_path: Path, topics: TopicStore) -> None:
+    file = tmp_path / "claude/projects" / LOGS / "memory/topics/Deploy Day.md"
+    file.parent.mkdir()
+    file.write_text("# Deploys\n")
+    assert topics.path_of("shop", "deploy-day", logs_of(tmp_path)) == file
+    assert topics.path_of("shop", "deploys", logs_of(tmp_path)).name == "deploys.md"
+
+
+def test_of_writers_at_once_one_writes(topics: TopicStore) -> None:
+    path, start = topics.path_of("shop", "deploys"), threading.Barrier(8)
+
+    def write(number: int) -> bool:
+        start.wait()
+        try:
+            topics.write_topic(APPROVAL, path, None, str(number))
+        except TopicChanged:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(write, range(8)))
+    assert topics.read(path) == str(done.index(True))
+    assert sum(done) == 1
 
 
 def test_write_replaces_the_expected_text_alone(tmp_path: Path, topics: TopicStore) -> None:
