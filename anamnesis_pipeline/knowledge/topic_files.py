@@ -134,20 +134,6 @@ def with_entry(text: str, name: str, heading: str, entry: str, sources: Sequence
     return text
 
 
-def with_entry_replaced(text: str, former: str, entry: str, sources: Sequence[Ref] = ()) -> str:
-    """Return the text with another entry in the place of the one that says `former`; all else is unchanged.
-
-    :raises TopicRefused: no entry says this.
-    """
-    found = next((each for each in read_topic(text).entries if _key(each.text) == _key(former)), None)
-    if found is None:
-        raise TopicRefused(f"no entry of the topic says {former[:100]!r}; read the file again")
-    lines, (first, end) = _lines(text), found.lines
-    ending = lines[end - 1][len(_bare(lines[end - 1])) :]
-    written = _line_end(lines).join(_written(entry, sources, found.marker)) + ending
-    return "".join([*lines[:first], BOM * (first == 0 and text.startswith(BOM)), written, *lines[end:]])
-
-
 def without_entry(text: str, entry: str) -> str:
     """Return the text without the items of an entry, wherever they are; all else is unchanged."""
     lines, gone = _lines(text), {_key(each) for each in _items(entry)}

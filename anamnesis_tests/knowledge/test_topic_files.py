@@ -18,7 +18,6 @@ from anamnesis_pipeline.knowledge.topic_files import (
     read_topic,
     ref,
     with_entry,
-    with_entry_replaced,
 )
 
 DEPLOYS = """# Deploys
@@ -119,14 +118,6 @@ def test_text_of_an_entry_opens_no_block() -> None:
     new = with_entry("# T\n", "t", "", "# no heading\n```\n--> no end", [Ref("e")])
     (entry,) = read_topic(new).entries
     assert (read_topic(new).headings, entry.sources) == ((), (Ref("e"),))
-
-
-def test_entry_is_replaced_in_its_place() -> None:
-    new = with_entry_replaced(DEPLOYS, "on thursdays, since support is complete then.", "On Mondays.", [Ref("ep7")])
-    before = "- On Thursdays, since support is complete then. <!-- sources: ep1 2026-03-04; ep%202 -->\n"
-    assert new == DEPLOYS.replace(before, "- On Mondays. <!-- sources: ep7 -->\n")
-    with pytest.raises(TopicRefused, match="read the file again"):
-        with_entry_replaced(new, "on thursdays", "x")
 
 
 def test_lesson_survives_its_file() -> None:
