@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -172,6 +173,13 @@ class Proposals:
         last = last_run(self._store)
         since = min((each.created_at for each in opened), default=None)
         return Waiting(len(opened), since, datetime.fromisoformat(last.started_at) if last else None)
+
+    def open_counts(self) -> dict[tuple[Kind, str], int]:
+        """Return (kind, project) -> number of open proposals, without what is private."""
+        if self._private:
+            return dict(Counter((each.kind, each.project) for each in self.listed(limit=MAX_COUNTED)))
+        counted = self._store.proposals.counts(State.OPEN)
+        return {(Kind(kind), project): number for (_, kind, project), number in counted.items()}
 
     def dream(self, settings: Settings, embedder: Embedder | None = None) -> DreamReport:
         """Observe all that changed since the last run, then run the detectors. One that fails stops no other.

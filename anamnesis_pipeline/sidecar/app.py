@@ -68,7 +68,7 @@ from anamnesis_pipeline.sidecar.routes import topics as topics_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
 from anamnesis_pipeline.sidecar.security import LoginRateLimiter, Security
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.sidecar.web import health, search
+from anamnesis_pipeline.sidecar.web import health, review, search
 from anamnesis_pipeline.sidecar.web import routes as pages
 from anamnesis_pipeline.sidecar.web.undo import Undo
 from anamnesis_pipeline.sources.web import fetch_page
@@ -149,6 +149,7 @@ def _keep(state: State, services: Services) -> None:
     state.comparison = TtlCache(lambda _: store_integrity(services.store), health.COMPARED_FOR_S)
     state.examination = TtlCache(lambda _: health.examine(services, state.comparison), health.EXAMINED_FOR_S)
     state.backlog = TtlCache(lambda mode: backlog_notes(services.store, mode), search.BACKLOG_KEPT_S, len(Mode))
+    state.waits = TtlCache(lambda _: review.waits_of(services), review.KEPT_S)
     state.nudges = Nudges(services)
     state.undo = Undo(services)
     state.event_feed = EventFeed(services)

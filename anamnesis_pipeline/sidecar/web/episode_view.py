@@ -86,6 +86,7 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
         "related": related_to(store, episode, hidden),
         "events": list(reversed(store.events.of(episode.episode_id, MAX_EVENTS))),
         "history": store.statuses.history(episode.episode_id, MAX_EVENTS)[::-1],
+        "proposals": store.proposals.of_episode(episode.episode_id, MAX_EVENTS),
         "notes": notes_of(episode),
         "metadata": [(n, _as_text(value)) for n, value in episode.metadata.items() if n not in _SHOWN_ELSEWHERE],
         "title": _texts(episode.metadata.get("title")),

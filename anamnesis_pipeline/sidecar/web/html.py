@@ -57,6 +57,8 @@ class Link:
     """Keyboard shortcut, a single key."""
 
 
+REVIEW = "/dashboard/review"
+"""The page whose link shows how many proposals are open."""
 NAVIGATION = (
     Link("/dashboard", "Overview", "o"),
     Link("/dashboard/search", "Search", "s"),
@@ -64,6 +66,7 @@ NAVIGATION = (
     Link("/dashboard/sessions", "Sessions", "n"),
     Link("/dashboard/timeline", "Timeline", "t"),
     Link("/dashboard/topics", "Topics", "i"),
+    Link(REVIEW, "Review", "w"),
     Link("/dashboard/map", "Map", "m"),
     Link("/dashboard/context", "Context", "x"),
     Link("/dashboard/sources", "Sources", "r"),
@@ -84,13 +87,16 @@ def page(request: Request, template: str, title: str, *, status: int = 200, **co
     ]
     shared = {
         "title": title,
+        "open_proposals": _open_proposals(request),
+        "review": REVIEW,
+        "own_keys": {},
         "path": path,
         "navigation": NAVIGATION,
         "dagster_link": dagster_link(settings),
         "assets": assets or [name for name, shows in ASSET_PAGES.items() if shows == path],
         "has_login": settings.api_token is not None,
     }
-    return HTMLResponse(_environment().get_template(template).render(**shared, **context), status, HEADERS)
+    return HTMLResponse(_environment().get_template(template).render(**shared | context), status, HEADERS)
 
 
 def fragment(template: str, *, toast: str | None = None, undo: str | None = None, **context: Any) -> Response:
@@ -104,6 +110,13 @@ def fragment(template: str, *, toast: str | None = None, undo: str | None = None
         told = {"text": toast, "undo": undo}
         headers["HX-Trigger"] = json.dumps({"toast": told})  # ASCII only, as headers require
     return HTMLResponse(_environment().get_template(template).render(**context), headers=headers)
+
+
+def _open_proposals(request: Request) -> int:
+    try:
+        return int(request.app.state.waits.get(None).open)
+    except AnamnesisError:  # the page itself says what is wrong with the store
+        return 0
 
 
 @cache

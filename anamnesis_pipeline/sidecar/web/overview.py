@@ -18,6 +18,7 @@ from anamnesis_pipeline.sidecar.routes.consolidation import consolidation_body
 from anamnesis_pipeline.sidecar.routes.dashboard import present_state
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sidecar.web.html import live, page, page_router
+from anamnesis_pipeline.sidecar.web.review import LATE_DAYS
 from anamnesis_pipeline.sidecar.web.undo import shown_of, undo_of
 from anamnesis_pipeline.store.records.overview import EVERYTHING, Grouping
 
@@ -79,6 +80,8 @@ def overview_page(request: Request, services: Uses) -> Response:
         recent=shown_of(overview.recent(), waiting),
         most_retrieved=shown_of(overview.most_retrieved(), waiting),
         consolidation=consolidation_body(services),
+        waits=request.app.state.waits.get(None),
+        late_days=LATE_DAYS,
         direct=overview.direct(),
         direct_names=DIRECT_NAMES,
     )

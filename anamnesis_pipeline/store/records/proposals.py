@@ -146,12 +146,13 @@ class ProposalRecords:
                     break
         return found
 
-    def counts(self) -> dict[tuple[str, str, str], int]:
-        """Return (state, kind, project) -> number of proposals."""
+    def counts(self, state: State | None = None) -> dict[tuple[str, str, str], int]:
+        """Return (state, kind, project) -> number of proposals, of one state or of all."""
+        match: Match = {"state": state.value} if state else {}
         with self._gateway.read() as tables:
             aliases = read_aliases(tables)
             found: dict[tuple[str, str, str], int] = {}
-            for row in tables["proposals"].sums({}, by=["state", "kind", "project"]):
+            for row in tables["proposals"].sums(match, by=["state", "kind", "project"]):
                 key = (row["state"], row["kind"], store_name(aliases, row["project"]))
                 found[key] = found.get(key, 0) + row["rows"]
         return found

@@ -48,6 +48,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/topics": {},
     "GET /api/pointers": {},
     "GET /dashboard/topics": {},
+    "GET /dashboard/review": {"state": "all"},
     "GET /dashboard/sessions": {},
     "GET /dashboard/sources/worktrees": {},
     "GET /api/chat/feedback/export": {},
