@@ -1,4 +1,4 @@
-"""Notes of a service that detectors find something in, and a lesson as they make it of logs."""
+"""Notes of a service that detectors find something in, and proposals as they make them of logs."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +7,7 @@ import httpx
 import httpx2
 
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.knowledge_model import Change, Evidence, Kind, NewRecord, Proposal
+from anamnesis_pipeline.store.knowledge_model import Change, Evidence, Kind, NewRecord, Proposal, TopicEdit
 
 NOTES = {
     "port": "The staging database runs on port 5433",
@@ -36,18 +36,21 @@ def dream(client: Client) -> None:
 
 def propose_procedure(store: Store, episode_id: str = "port", project: str = "shop") -> Proposal:
     """Propose a procedure, as detectors do when the same commands succeeded twice."""
-    text = store.episodes.get([episode_id])[episode_id].raw_exchange
+    change = Change(record=NewRecord("procedure", STEPS))
+    return _propose(store, Kind.PATTERN, "Procedure: build, ship", change, episode_id, project)
+
+
+def propose_lesson(store: Store, episode_id: str = "port", project: str = "shop") -> Proposal:
+    """Propose a lesson, for a file that is not there yet."""
+    change = Change(topic=TopicEdit("lessons", "Errors", "Start the database before migrating."))
+    return _propose(store, Kind.LESSON, "Repeated error: refused", change, episode_id, project)
+
+
+def _propose(store: Store, kind: Kind, title: str, change: Change, episode_id: str, project: str) -> Proposal:
+    episode = store.episodes.get([episode_id])[episode_id]
+    text = episode.raw_exchange or episode.summary
     at = datetime(2026, 3, 1, 10, tzinfo=UTC)
-    proposal = Proposal(
-        Kind.PATTERN,
-        project,
-        f"pattern of {episode_id}",
-        "Procedure: build, ship",
-        Change(record=NewRecord("procedure", STEPS)),
-        (Evidence(episode_id, text, at=at),),
-        0.9,
-        "repeated_steps",
-        at,
-    )
+    evidence = (Evidence(episode_id, text, at=at),)
+    proposal = Proposal(kind, project, f"{kind} of {episode_id}", title, change, evidence, 0.9, "by_hand", at)
     assert store.proposals.propose(proposal).new == 1
     return proposal

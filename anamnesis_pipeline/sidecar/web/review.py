@@ -23,6 +23,7 @@ from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import one_line
 from anamnesis_pipeline.services.fields import Name
 from anamnesis_pipeline.services.proposals import Proposals, last_run
+from anamnesis_pipeline.services.topics import TopicChange
 from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.routes.proposals import proposals_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
@@ -149,7 +150,18 @@ class Shown:
     quotes: tuple[Quoted, ...]
     entry: str | None
     """Text that accepting writes."""
-    can_undo: bool
+    file: TopicChange | None
+    """The topic file that accepting changes."""
+
+    @property
+    def can_accept(self) -> bool:
+        """Return whether accepting is possible here: no topic file of another machine is to be written."""
+        return self.proposal.state is State.OPEN and (self.file is None or self.file.is_here)
+
+    @property
+    def can_undo(self) -> bool:
+        """Return whether the decision can be taken back."""
+        return self.proposal.state in (State.ACCEPTED, State.REJECTED)
 
 
 @router.get(PATH)
@@ -183,7 +195,7 @@ def review_page(request: Request, services: Uses) -> Response:
         late_days=LATE_DAYS,
         last=last_run(services.store),
         is_running=_dreaming.locked(),
-        groups=grouped([shown_of(each, episodes) for each in rows]),
+        groups=grouped([shown_of(each, episodes, proposals.file_change(each)) for each in rows]),
         episodes=episodes,
         done=done,
         told=told_of(done, asked.left) if done else None,
@@ -264,10 +276,11 @@ def waits_of(services: Services) -> Waits:
     return Waits(proposals_of(services).open_counts(), dreamt_at)
 
 
-def shown_of(proposal: Proposal, episodes: Mapping[str, Episode]) -> Shown:
+def shown_of(proposal: Proposal, episodes: Mapping[str, Episode], file: TopicChange | None = None) -> Shown:
     """Return a proposal as the page shows it. Pure.
 
     :param episodes: those that it quotes, by id.
+    :param file: what it changes in a topic file.
     """
     change = proposal.change
     labels = labels_of(proposal.evidence)
@@ -278,7 +291,7 @@ def shown_of(proposal: Proposal, episodes: Mapping[str, Episode]) -> Shown:
         before, after = next((around(text, each.quote) for text in texts if each.quote in text), ("", ""))
         quotes.append(Quoted(each, label, episode, before, after))
     entry = change.topic.entry if change.topic else change.record.text if change.record else None
-    return Shown(proposal, tuple(quotes), entry, proposal.state in (State.ACCEPTED, State.REJECTED))
+    return Shown(proposal, tuple(quotes), entry, file)
 
 
 def labels_of(evidence: Sequence[Evidence]) -> list[str]:

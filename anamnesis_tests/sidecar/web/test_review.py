@@ -1,5 +1,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -8,12 +9,13 @@ from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.services.proposals import LAST_RUN
+from anamnesis_pipeline.services.topics import TopicChange
 from anamnesis_pipeline.sidecar.web import review
-from anamnesis_pipeline.sidecar.web.review import PATH, Waits, around, labels_of, told_of
+from anamnesis_pipeline.sidecar.web.review import PATH, Waits, around, labels_of, shown_of, told_of
 from anamnesis_pipeline.store.knowledge_model import Evidence, Kind, State
 from anamnesis_tests.sidecar.conftest import TestServices, problem
 from anamnesis_tests.support.page_reading import PAGE, SCRIPT, page_of, problem_of, read
-from anamnesis_tests.support.proposed import NOTES, STEPS, dream, propose_procedure, tell
+from anamnesis_tests.support.proposed import NOTES, STEPS, dream, propose_lesson, propose_procedure, tell
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -111,7 +113,28 @@ def test_edited_text_is_written_in_place_of_the_proposed(dreamt: TestClient, ser
     assert "Write the text first" in problem(empty)["detail"]
     send(dreamt, edit, entry="1. `make ship`\r\n2. tell the team")
     (kept,) = dreamt.get("/api/episodes", params={"kind": "procedure"}).json()["items"]
-    assert dreamt.get(f"/api/episodes/{kept['episode_id']}").json()["summary"] == "1. `make ship`\n2. tell the team"
+    assert dreamt.get(f"/api/episodes/{kept['episode_id']}").json()["summary"] == "1. `make ship` 2. tell the team"
+
+
+def test_topic_file_is_shown_as_a_diff_and_written(client: TestClient, services: TestServices) -> None:
+    tell(client)
+    propose_lesson(services.store)
+    (found,) = read(client, PATH).select(".proposal")
+    assert any(each.text.startswith("+- Start the database before") for each in found.select("ins"))
+    send(client, form(found, "accept", 1), entry="Start it first.")
+    (written,) = services.settings.topics_dir.rglob("lessons.md")
+    assert "- Start it first." in written.read_text()
+    (accepted,) = read(client, PATH, state="accepted").select(".proposal")
+    assert [each.text for each in accepted.select("ins")] == ["+ Start it first."]
+    send(client, form(accepted, "undo"))
+    assert not written.exists()
+
+
+def test_file_of_another_machine_is_not_accepted_here(client: TestClient, services: TestServices) -> None:
+    tell(client)
+    proposal = propose_lesson(services.store)
+    shown = shown_of(proposal, {}, TopicChange("nas", Path("/x/lessons.md"), None, "x", "+x", is_here=False))
+    assert (shown.can_accept, shown.can_undo) == (False, False)
 
 
 def test_one_press_decides_on_a_kind_and_says_how_many(dreamt: TestClient, services: TestServices) -> None:
