@@ -31,6 +31,8 @@ NOTHING_YET = {
     "/dashboard/episodes": "Nothing is stored yet.",
     "/dashboard/sessions": "No session is stored yet.",
     "/dashboard/timeline": "Nothing is stored yet.",
+    "/dashboard/topics": "No topic yet.",
+    "/dashboard/review": "No session was looked at yet.",
     "/dashboard/map": "A map needs 30 episodes that are embedded, and there are 0",
     "/dashboard/context": "Enter a project",
     "/dashboard/sources": "Nothing was read yet.",

@@ -102,6 +102,22 @@ def test_what_is_typed_is_asked_about_before_another_decision(page: Page) -> Non
     expect(cards(page)).to_have_count(3)
 
 
+def test_whole_kind_is_decided_on_by_one_press(page: Page, api: httpx.Client, services: TestServices) -> None:
+    propose_procedure(services.store, "friday")
+    page.goto("/dashboard/review")
+    page.get_by_role("link", name="Keep a procedure: 2").click()
+    page.get_by_label("Reason", exact=True).first.fill("habits")
+    page.keyboard.press("Enter")
+    expect(page.locator("#done")).to_contain_text("2 rejected.")
+    expect(badge(page)).to_have_text("3 open")
+    assert states(api)["pattern"] == "rejected"
+    page.get_by_role("button", name="Undo all 2").click()
+    expect(page.locator("#done")).to_contain_text("2 open again.")
+    page.get_by_role("button", name="Accept 2").click()
+    expect(page.locator("#done")).to_contain_text("2 accepted.")
+    assert states(api)["pattern"] == "accepted"
+
+
 def test_keys_of_the_page_are_in_the_list_of_shortcuts(page: Page) -> None:
     page.goto("/dashboard/review")
     page.keyboard.press("?")

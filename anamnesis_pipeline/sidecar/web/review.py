@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, RetryLater
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import one_line
 from anamnesis_pipeline.services.fields import Name
@@ -382,6 +382,8 @@ def _each(request: Request, services: Services, ids: Collection[str], action: st
             done.append(decide(name, BY_A_PERSON.by, one_line(reason)))
         except AnamnesisError as exc:
             problem = problem or exc
+            if isinstance(exc, RetryLater):  # the others would wait for the store as long
+                break
     if problem and not done:
         raise problem
     return _back(request, asked, done, len(set(ids)) - len(done))

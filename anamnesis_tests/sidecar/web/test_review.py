@@ -8,6 +8,7 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.errors import StoreBusy
 from anamnesis_pipeline.services.proposals import LAST_RUN
 from anamnesis_pipeline.services.topics import TopicChange
 from anamnesis_pipeline.sidecar.web import review
@@ -143,7 +144,7 @@ def test_one_press_decides_on_a_kind_and_says_how_many(dreamt: TestClient, servi
     assert read(dreamt, PATH).select("form[action$='/bulk']") == []
     page = read(dreamt, PATH, kind="pattern")
     bulk = form(page, "bulk")
-    assert [each.text for each in bulk.select("button")] == ["Accept 3", "Reject 3"]
+    assert [each.text for each in bulk.select("button")] == ["Reject 3", "Accept 3"]
     first = form(page.select(".proposal")[0], "accept")
     dreamt.post(str(first["action"]), data=dict(fields_of(first)))
     page = send(dreamt, bulk, action="reject", reason="not ours")
@@ -151,6 +152,24 @@ def test_one_press_decides_on_a_kind_and_says_how_many(dreamt: TestClient, servi
     page = send(dreamt, form(page.select_one("#done"), "undo"))
     assert told(page) == "2 open again."
     assert len(titles(page)) == 2
+
+
+def test_busy_store_ends_a_press_on_several(client: TestClient, services: TestServices) -> None:
+    tell(client)
+    ids = [propose_procedure(services.store, name).proposal_id for name in ("port", "friday", "monday")]
+    close, calls = type(services.store.proposals).close, list[str]()
+
+    def busy_from_the_second(self: Any, proposal_id: str, *given: Any) -> Any:
+        calls.append(proposal_id)
+        if len(calls) > 1:
+            raise StoreBusy("busy")
+        return close(self, proposal_id, *given)
+
+    with patch.object(type(services.store.proposals), "close", busy_from_the_second):
+        page = page_of(client.post(f"{PATH}/bulk", data={"action": "reject", "ids": ids}, headers=PAGE))
+        assert told(page) == "Rejected: Procedure: build, ship; 2 left as they are."
+        assert len(calls) == 2
+        problem(client.post(f"{PATH}/bulk", data={"action": "reject", "ids": ids[1:]}), 503)
 
 
 def test_filters_keep_state_kind_and_project(dreamt: TestClient) -> None:
