@@ -18,7 +18,7 @@ from anamnesis_pipeline.embeddings.passages import (
     passages_of_posted,
 )
 from anamnesis_pipeline.embeddings.pieces import minilm_pieces
-from anamnesis_pipeline.model import Episode, Part, Passage, Segment, SegmentKind
+from anamnesis_pipeline.model import Episode, Part, Passage, SectionFacts, Segment, SegmentKind
 
 PIECES = minilm_pieces()
 WINDOW = 254
@@ -165,6 +165,20 @@ def test_a_context_is_header_and_what_was_said_before_never_what_follows() -> No
     for number, passage in enumerate(passages):
         following = {sentence for p in passages[number:] for sentence in p.text.split("\n") if len(sentence) > 20}
         assert not any(sentence in passage.context for sentence in following)
+
+
+def test_each_entry_of_a_topic_is_a_passage() -> None:
+    text = "# Lessons\n\nWhat went wrong.\n\n- Port in use\n  - Fixed by: another one\n- Slow tests\n\n1. Red build\n"
+    section = part((SegmentKind.DOCUMENT, text), (SegmentKind.DOCUMENT, "- And this"))
+    tagged = replace(section, section=SectionFacts((), 1, 9, tags=("document", "topic")))
+    assert [passage.text for passage in passages_of_part(tagged, PIECES)] == [
+        "# Lessons\n\nWhat went wrong.",
+        "- Port in use\n  - Fixed by: another one",
+        "- Slow tests",
+        "1. Red build",
+        "- And this",
+    ]
+    assert len(passages_of_part(section, PIECES)) == 1
 
 
 def test_a_long_header_leaves_room_for_the_text() -> None:
