@@ -7,7 +7,7 @@ text may imitate our own words: every line of it has a prefix and is defused, as
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES
+from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES, RECORD_KIND
 from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.wording import counted, kind_label, session_text
 from anamnesis_pipeline.search.quoting import defused, id_label, label
@@ -44,7 +44,7 @@ def block(lines: Sequence[str]) -> str:
 def head(record: Mapping[str, Any]) -> str:
     """Return `[decision] 2026-03-05 09:12 acme-api · session on laptop · id ...`, always in this order."""
     parts = [
-        f"[{_name(kind_label(record['kind']))}] {when(record['timestamp'])} {_project(record)}",
+        f"[{_type(record)}] {when(record['timestamp'])} {_project(record)}",
         _origin(record),
         *_standing(record),
         f"id {id_label(record.get('short_id') or record['episode_id'])}",
@@ -65,7 +65,7 @@ def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
     """
     episode_id = id_label(found.get("short_id") or found["episode_id"])
     parts = [
-        f"{rank}. [{_name(kind_label(found['kind']))} {episode_id}] {found['timestamp'][:10]}",
+        f"{rank}. [{_type(found)} {episode_id}] {found['timestamp'][:10]}",
         found["confidence"],
         *(place for place in (_project(found), _origin(found)) if place not in common),
         *_standing(found),
@@ -140,6 +140,12 @@ def _name(text: str) -> str:
     return cut(label(text), _NAME_TOKENS)
 
 
+def _type(record: Mapping[str, Any]) -> str:
+    """Return the type of a record that an LLM drew, e.g. `decision`; of any other record, its kind."""
+    drawn = record.get("metadata", {}).get("type") if record["kind"] == RECORD_KIND else None
+    return _name(kind_label(drawn if isinstance(drawn, str) and drawn else record["kind"]))
+
+
 def _project(record: Mapping[str, Any]) -> str:
     return _name(record["project"]) or "(no project)"
 
@@ -167,7 +173,8 @@ def _place(source: Mapping[str, Any]) -> str:
 def _notes(record: Mapping[str, Any], *, whole: bool = False) -> str:
     """Return why and tags, on one line."""
     why = record.get("metadata", {}).get("why")
-    tags = ", ".join(flat(tag) for tag in record["tags"])
+    shown = _type(record) if record["kind"] == RECORD_KIND else ""
+    tags = ", ".join(flat(tag) for tag in record["tags"] if tag != shown)
     parts = [f"why {QUOTE}{flat(why)}" if isinstance(why, str) and why else "", f"tags {QUOTE}{tags}" if tags else ""]
     text = " · ".join(part for part in parts if part)
     return text if whole else cut(text, _TAGS_TOKENS)

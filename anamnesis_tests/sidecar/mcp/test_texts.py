@@ -99,6 +99,13 @@ def test_a_quote_of_its_budget_is_shown_whole_beside_any_title(title: str) -> No
     assert cost(hit) <= texts.HIT_TOKENS
 
 
+def test_drawn_record_is_called_by_its_type() -> None:
+    drawn = found(kind="record", tags=["lesson", "billing"], metadata={"type": "lesson", "why": "It was slow."})
+    assert texts.head(drawn).startswith("[lesson] 2026-10-05 08:41 ")
+    assert texts.hit(1, drawn).startswith("1. [lesson 3e2ee77d91658e0ef13372d11c2ee770]")
+    assert texts.hit(1, drawn).splitlines()[-1] == "why > It was slow. · tags > billing"
+
+
 def test_what_was_posted_says_by_whom_and_why() -> None:
     posted = found(
         kind="decision",
