@@ -22,6 +22,8 @@ from anamnesis_pipeline.services.dagster.state import dagster_state, stopped_tex
 from anamnesis_pipeline.services.embedding_control import EmbeddingControl
 from anamnesis_pipeline.services.log_ingest import llm_state
 from anamnesis_pipeline.services.model_health import model_problems, reembed_notes, reembed_problems
+from anamnesis_pipeline.services.proposals import waiting_of
+from anamnesis_pipeline.services.reminder import knowledge_body, waiting_text
 from anamnesis_pipeline.services.wiring import (
     default_model_note,
     effective_settings,
@@ -87,6 +89,7 @@ def memory_status(store: Store) -> dict[str, Any]:
         "by": {name: counts_body(store, private, name, now) for name in SHOWN},
         "summaries": store.summaries.summary_counts(),
         "coverage": active / counts.passages if counts.passages else 1.0,
+        "knowledge": knowledge_body(waiting_of(store, what_is_private(store)), datetime.now(UTC)),
         "newest_episode": newest[0].timestamp.isoformat() if newest else None,
         "spaces": spaces,
         "reembed": state,
@@ -172,6 +175,7 @@ def _memory_lines(memory: Mapping[str, Any] | None, zone: tzinfo | None) -> list
         if host["state"] == "away"
     ]
     lines.append(f"Summaries {_summaries(memory['summaries'], memory.get('llm'))}")
+    lines.append(f"Knowledge {waiting_text(memory['knowledge'])}")
     lines += [f"Space     {s['key']}  {s['status']}, {counted(s['embedded'], 'passage')}" for s in memory["spaces"]]
     if memory["reembed"]["state"] == "running":
         lines.append(reembed.render(memory["reembed"], zone))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind, StoredPassage
+from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind, StoredPassage, content_id
 from anamnesis_pipeline.search.quoting import id_label, label, quoted
 from anamnesis_pipeline.search.trust import tier_of
 
@@ -56,7 +56,8 @@ _CLASS_OF = {
 class Item:
     """One quote. `text` is verbatim; `passage_id` is its passage, if it is one. `quote`: the quoted sentences of it and
     its surroundings, if known. `short_id`: of the episode, if it has one. `is_index`: the text only
-    says what the episode is about.
+    says what the episode is about. `called`: what it is, if not of the episode's kind. `is_entry`: the text is one
+    of several entries of the episode.
     """
 
     episode: Episode
@@ -66,10 +67,16 @@ class Item:
     quote: str = ""
     short_id: str = ""
     is_index: bool = False
+    called: str = ""
+    is_entry: bool = False
 
     @property
     def shown_as(self) -> str:
-        """Return the id under which a session was shown it: an index does not stand for the words of its episode."""
+        """Return the id under which a session was shown it: neither an index nor an entry stands for the words of its
+        episode.
+        """
+        if self.is_entry:
+            return f"entry {content_id(self.text)} {self.episode.episode_id}"
         return f"index {self.episode.episode_id}" if self.is_index else self.episode.episode_id
 
 
@@ -109,7 +116,7 @@ def line_of(item: Item, text: str, common: Place = Place()) -> str:
     """
     episode, place = item.episode, place_of(item)
     machine = f"machine {place.machine}" if place.machine != common.machine else ""
-    pieces = [label(episode.kind, 30), _session_or_file(episode), machine, f"source {item.said_by}"]
+    pieces = [label(item.called or kind_of(episode), 30), _session_or_file(episode), machine, f"source {item.said_by}"]
     pieces += [f"trust {tier}" if (tier := tier_of(episode)) else "", _status(episode)]
     about = ", ".join(piece for piece in pieces if piece)
     project = f" in project {place.project}" if place.project != common.project else ""
@@ -156,6 +163,11 @@ def said_by(episode: Episode, stored: StoredPassage, part: Part | None) -> Sourc
 def _least_of(kinds: Iterable[SegmentKind]) -> SourceClass:
     """Return the least reliable class."""
     return min((_CLASS_OF.get(kind, SourceClass.TOOL) for kind in kinds), key=list(SourceClass).index)
+
+
+def kind_of(episode: Episode) -> str:
+    """Return the type of a record that an LLM drew, e.g. `decision`; of any other episode, its kind."""
+    return str(episode.metadata.get("type", episode.kind)) if episode.kind == "record" else episode.kind
 
 
 def class_of(episode: Episode) -> SourceClass:

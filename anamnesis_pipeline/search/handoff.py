@@ -9,7 +9,7 @@ from itertools import islice
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, Part, SegmentKind
 from anamnesis_pipeline.parsing.text.sentences import beginning
-from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
+from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of, kind_of
 from anamnesis_pipeline.search.failing_tests import failing
 from anamnesis_pipeline.search.fusion import fold
 from anamnesis_pipeline.search.open_loops import (
@@ -66,6 +66,7 @@ COMMITS = 6
 
 HOLDS = "What holds; topics win over what sessions said:"
 PINNED = "Pinned preferences:"
+LESSONS = "Went wrong before; check before similar work:"
 STATE = "Where the work stands:"
 BEFORE = "Said before that, newest first:"
 DECIDED = "Latest decisions:"
@@ -125,12 +126,14 @@ class Handoff:
     facts: tuple[Item, ...] = ()
     topics: tuple[Item, ...] = ()
     pinned: tuple[Item, ...] = ()
+    lessons: tuple[Item, ...] = ()
 
     def sections(self) -> list[Section]:
         """Return the sections of a block."""
         return [
             Section(HOLDS, self.topics, 40, is_whole=True),
             Section(PINNED, self.pinned, 60, is_whole=True),
+            Section(LESSONS, self.lessons, 60, is_whole=True),
             Section(STATE, self.state[:1], 160, is_whole=True),
             Section(DECIDED, self.decisions, 60, is_whole=True),
             Section(OPEN, self.open_loops, 120, is_whole=True),
@@ -230,7 +233,7 @@ def _progress(reports: Sequence[Report]) -> str:
 def _decisions(work: Work, sessions: Sequence[Session]) -> Iterator[Item]:
     """Yield recorded decisions, those of hand-off files, then those stated in messages; each group newest first."""
     for episode in work.records:
-        if _type(episode) == "decision":
+        if kind_of(episode) == "decision":
             yield Item(episode, _with_why(episode), class_of(episode))
     for episode in work.curated:
         title = " ".join(_title(episode))
@@ -351,7 +354,7 @@ def _facts(work: Work) -> Iterator[Item]:
     """Yield corrections and preferences, then facts from files that Claude does not read by default."""
     for kind in _LASTING:
         for episode in work.records:
-            if _type(episode) == kind:
+            if kind_of(episode) == kind:
                 yield Item(episode, _with_why(episode), class_of(episode))
     for episode in work.curated:
         if not _IN_CONTEXT.fullmatch(episode.path):
@@ -362,10 +365,6 @@ def _distinct(items: Iterable[Item]) -> tuple[Item, ...]:
     """Return the first MAX_ITEMS distinct items."""
     first = list(islice(items, 4 * MAX_ITEMS))
     return tuple(first[group[0]] for group in fold(((item.text,) for item in first), MAX_ITEMS))
-
-
-def _type(episode: Episode) -> str:
-    return str(episode.metadata.get("type", episode.kind)) if episode.kind == "record" else episode.kind
 
 
 def _with_why(episode: Episode) -> str:

@@ -19,12 +19,14 @@ from anamnesis_pipeline.search.handoff import Handoff
 from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.search.quoting import fenced
-from anamnesis_pipeline.search.telling import says_what_it_asks, telling
+from anamnesis_pipeline.search.telling import says_what_it_asks, searched, telling
 from anamnesis_pipeline.search.token_budget import Block, Section, count_tokens, counted_tokens, fitted
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.services.folder_project import projects_called, projects_of_folder
 from anamnesis_pipeline.services.handoff import read_handoff
+from anamnesis_pipeline.services.reminder import Reminder
 from anamnesis_pipeline.services.short_ids import short_ids
+from anamnesis_pipeline.services.skills import NONE_KNOWN, Place, Skills, skills_for
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.context import SessionMemory, Shown
 
@@ -38,12 +40,15 @@ SPARE_QUOTES = 3
 """Hits read beyond those that fit, since the session may know some already."""
 AROUND_QUOTE, AROUND_QUOTES = 34, 100
 """Maximum tokens of the text around one quote, and around all of them."""
-ASKED_HEAD, ASKED_TAIL = 1_500, 500
-"""Characters searched for of a long prompt: text pasted between them says little about the question."""
+SKILL_TOKENS = 80
+"""Maximum length of a lesson or procedure, in whole sentences; longer where the budget allows."""
+SKILLS = "Lessons and procedures for this:"
 EMPTIED = frozenset({"clear", "compact"})
 """Start sources of a session with emptied context: what it was shown before may be shown again."""
 MIN_TOKENS = 60
 """Below this, no quote fits beside the fence."""
+REMINDER_TOKENS = 200
+"""Below this, a start has no room for a line on proposals that wait."""
 SAME_AMONG = 60
 """Number of items shown last that new ones are compared with, by their words."""
 
@@ -69,13 +74,16 @@ class ContextRequest:
 
 @dataclass(frozen=True, slots=True)
 class ContextAnswer:
-    """Text for a session. `skipped` counts items left out, by reason: shown, budget, floor."""
+    """Text for a session. `skipped` counts items left out, by reason: shown, budget, floor. `no_skills`: why no lesson
+    and no procedure answers the prompt; empty: some do, or there is no prompt.
+    """
 
     text: str = ""
     tokens: int = 0
     episodes: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     skipped: Counter[str] = field(default_factory=Counter)
+    no_skills: str = ""
 
 
 class LeftOut(StrEnum):
@@ -108,11 +116,13 @@ class ContextMaker:
         pieces: PieceCounter,
         machine: str,
         hidden: Set[str] = frozenset(),
+        reminder: Reminder | None = None,
     ) -> None:
         """:param machine: name of this machine, whose disk identifies projects.
         :param hidden: ids of episodes that previews and hand-offs leave out.
+        :param reminder: of proposals that wait; None: the start of a session does not say so.
         """
-        self._hidden = hidden
+        self._hidden, self._reminder = hidden, reminder
         self._store, self._engine, self._pieces, self._machine = store, engine, pieces, machine
 
     def make(self, asked: ContextRequest, now: datetime) -> ContextAnswer:
@@ -124,20 +134,24 @@ class ContextMaker:
         memory = self._store.context.session(asked.session_id) if asked.session_id else SessionMemory()
         projects = self.projects(asked)
         skipped: Counter[str] = Counter()
-        words = content_words(asked.query)
+        words, skills, notice = content_words(asked.query), Skills(), ""
         if asked.query:
             hits, clear = self._hits(asked, projects)
+            skills = self._skills(asked, projects)
             skipped["floor"] += len(hits) - len(clear)
             known = {shown.episode_id for shown in memory.shown}
             new = [hit for hit in clear if not known & {hit.episode.episode_id, *hit.also}]
             skipped["shown"] += len(clear) - len(new)
-            sections = [self._quotes(asked, new)]
+            sections = self._answering(asked, new, skills)
         else:
             sections = self._handoff(asked, projects, "" if asked.source in EMPTIED else asked.session_id).sections()
+            notice = self._notice(asked, now)
         sections = self._unseen(sections, asked.session_id, memory, skipped)
-        block, out = fitted(sections, asked.max_tokens, words, self._pieces)
+        block, out = fitted(sections, asked.max_tokens, words, self._pieces, notice)
         if asked.session_id and block.items:
-            block, out = self._claimed(block, out, sections, asked, words, now, skipped)
+            block, out = self._claimed(block, out, sections, asked, words, now, skipped, notice)
+        if notice and not block.items:
+            block = Block(fenced([notice]), count_tokens(fenced([notice]), self._pieces))
         skipped["budget"] += len(out)
         ids = tuple(dict.fromkeys(item.episode.episode_id for item in block.items))
         quoted = [item.episode.episode_id for item in block.items if not item.is_index]
@@ -145,7 +159,17 @@ class ContextMaker:
             self._store.episodes.track(list(dict.fromkeys(quoted)), now)
         except AnamnesisError as exc:  # the answer matters more than its count
             log.warning("what a session was told is not counted as retrieved: %s", exc)
-        return ContextAnswer(block.text, block.tokens, ids, projects, skipped)
+        return ContextAnswer(block.text, block.tokens, ids, projects, skipped, skills.reason)
+
+    def _notice(self, asked: ContextRequest, now: datetime) -> str:
+        """Return the line that proposals wait, if it is due and the budget has room for it."""
+        if self._reminder is None or asked.max_tokens < REMINDER_TOKENS:
+            return ""
+        try:
+            return self._reminder.due(asked.machine or self._machine, now)
+        except AnamnesisError as exc:  # a start tells the rest
+            log.warning("a session is not told what waits: %s", exc)
+            return ""
 
     def preview(self, asked: ContextRequest) -> ContextPreview:
         """Return what `make` answers a session that was shown nothing yet. Counts as neither shown nor retrieved."""
@@ -157,7 +181,7 @@ class ContextMaker:
             unclear = [hit for hit in hits if hit not in clear and hit.episode.episode_id not in self._hidden]
             parts = self._parts(hit.episode for hit in unclear)
             left += [(LeftOut.FLOOR, _item(hit, parts)) for hit in unclear]
-            sections = [self._quotes(asked, clear)]
+            sections = self._answering(asked, clear, self._skills(asked, projects))
         else:
             sections = self._handoff(asked, projects).sections()
         sections = self._not_hidden(sections)
@@ -217,11 +241,8 @@ class ContextMaker:
         """Return the search hits for a prompt, and those above the relevance threshold."""
         if not says_what_it_asks(asked.query) or (asked.project and not projects):
             return [], []
-        words = asked.query
-        if len(words) > ASKED_HEAD + ASKED_TAIL:
-            words = f"{words[:ASKED_HEAD]}\n{words[-ASKED_TAIL:]}"
         query = SearchQuery(
-            words,
+            searched(asked.query),
             CANDIDATES,
             where=EpisodeFilter(projects=projects),
             track=False,
@@ -235,9 +256,27 @@ class ContextMaker:
             hits = [hit for hit in hits if hit.episode.project in projects]
         return hits, telling(hits, is_stranger=bool(asked.cwd) and not projects)
 
-    def _quotes(self, asked: ContextRequest, hits: Sequence[Hit]) -> Section:
-        """Return the quotes of hits: of each the sentences that answer best."""
-        share = (asked.max_tokens - AROUND_QUOTES) // max(len(hits), 1) - AROUND_QUOTE  # fewer may be longer
+    def _skills(self, asked: ContextRequest, projects: tuple[str, ...]) -> Skills:
+        """Return the lessons and procedures for a prompt."""
+        if asked.project and not projects:
+            return Skills(reason=NONE_KNOWN)
+        place = Place(projects, self._inside(asked, projects), is_stranger=bool(asked.cwd) and not projects)
+        return skills_for(self._store, self._engine, asked.query, place)
+
+    def _answering(self, asked: ContextRequest, hits: Sequence[Hit], skills: Skills) -> list[Section]:
+        """Return the quotes of hits, and the lessons and procedures, which are not quoted besides."""
+        items = [skill.item for skill in skills.found]
+        quoted = {item.episode.episode_id for item in items}
+        others = [hit for hit in hits if hit.episode.episode_id not in quoted]
+        told = Section(SKILLS, items, SKILL_TOKENS, is_whole=True)
+        return [self._quotes(asked, others, len(items)), *([told] if items else [])]
+
+    def _quotes(self, asked: ContextRequest, hits: Sequence[Hit], beside: int) -> Section:
+        """Return the quotes of hits: of each the sentences that answer best.
+
+        :param beside: number of other items that the budget is for.
+        """
+        share = (asked.max_tokens - AROUND_QUOTES) // max(len(hits) + beside, 1) - AROUND_QUOTE  # fewer may be longer
         most = min(max(share, QUOTE_TOKENS), LONGEST_QUOTE_TOKENS)
         texts = list(dict.fromkeys(s.text for hit in hits for run in hit.runs for s in run))
         tokens = dict(zip(texts, counted_tokens(texts, self._pieces), strict=True))
@@ -284,6 +323,7 @@ class ContextMaker:
         words: Sequence[str],
         now: datetime,
         skipped: Counter[str],
+        notice: str,
     ) -> tuple[Block, list[Item]]:
         """Return the block without items that another call showed the session in the meantime."""
         shown = [Shown(item.shown_as, item.passage_id) for item in block.items]
@@ -292,7 +332,7 @@ class ContextMaker:
             return block, out
         skipped["shown"] += len(shown) - len(mine)
         kept = [replace(s, items=[i for i in s.items if i.shown_as in mine]) for s in sections]
-        return fitted(kept, asked.max_tokens, words, self._pieces)[0], out
+        return fitted(kept, asked.max_tokens, words, self._pieces, notice)[0], out
 
     def _parts(self, episodes: Iterable[Episode]) -> dict[str, Part]:
         return {part.part_id: part for part in self._store.forgetting.parts([e.episode_id for e in episodes])}

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from anamnesis_pipeline.knowledge.topic_files import lessons_of
+from anamnesis_pipeline.knowledge.topic_files import lessons_of, read_topic
 from anamnesis_pipeline.knowledge.what_holds import Held, read_held
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted
@@ -64,10 +64,11 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidde
     )
     held = read_held(store, EpisodeFilter(projects=tuple(projects), hidden_sources=tuple(hidden)))
     topics, pinned = tuple(_index(held)), tuple(Item(e, e.summary, class_of(e)) for e in held.pinned[:MAX_ITEMS])
-    told = {item.episode.episode_id for item in (*topics, *pinned)}
+    lessons = tuple(_lessons(held))
+    told = {item.episode.episode_id for item in (*topics, *pinned, *lessons)}
     found = handoff_of(work)
     facts = tuple(item for item in found.facts if item.episode.episode_id not in told)
-    return replace(found, topics=topics, pinned=pinned, facts=facts)
+    return replace(found, topics=topics, pinned=pinned, lessons=lessons, facts=facts)
 
 
 def _index(held: Held) -> Iterator[Item]:
@@ -82,6 +83,18 @@ def _index(held: Held) -> Iterator[Item]:
         place = f"{pointer.machine}:{pointer.path}" if pointer.machine else pointer.path
         about = f": {pointer.description}" if pointer.description else ""
         yield Item(pointer.episode, f"{pointer.keyword} → {place}{about}", class_of(pointer.episode), is_index=True)
+
+
+def _lessons(held: Held) -> list[Item]:
+    """Return the latest lessons, by the days of their sources, then by their place in the file."""
+    entries = [
+        (entry, section)
+        for topic in held.lessons
+        for section in topic.sections
+        for entry in read_topic(section.raw_exchange).entries
+    ]
+    latest = sorted(entries, key=lambda each: max((ref.day for ref in each[0].sources), default=""))[-MAX_ITEMS:]
+    return [Item(of, entry.text, SourceClass.FILE, called="lesson", is_entry=True) for entry, of in reversed(latest)]
 
 
 def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:

@@ -73,6 +73,18 @@ def last_run(store: Store) -> DreamReport | None:
     return _REPORT.validate_python(stored) if stored else None
 
 
+def waiting_of(store: Store, private: Private) -> Waiting:
+    """Return what waits for a decision, without what is private."""
+    opened = store.proposals.page(MAX_COUNTED)
+    if private and opened:
+        heads = store.episodes.heads(sorted({key for each in opened for key in each.episode_ids}))
+        hidden = {key for key, head in heads.items() if private.holds(head)}
+        opened = [each for each in opened if not private.is_of(each.project) and hidden.isdisjoint(each.episode_ids)]
+    last = last_run(store)
+    since = min((each.created_at for each in opened), default=None)
+    return Waiting(len(opened), since, datetime.fromisoformat(last.started_at) if last else None)
+
+
 class Proposals:
     """The proposals of a store.
 
@@ -169,10 +181,7 @@ class Proposals:
 
     def waiting(self) -> Waiting:
         """Return what waits for a decision, without what is private."""
-        opened = self.listed(limit=MAX_COUNTED)
-        last = last_run(self._store)
-        since = min((each.created_at for each in opened), default=None)
-        return Waiting(len(opened), since, datetime.fromisoformat(last.started_at) if last else None)
+        return waiting_of(self._store, self._private)
 
     def open_counts(self) -> dict[tuple[Kind, str], int]:
         """Return (kind, project) -> number of open proposals, without what is private."""

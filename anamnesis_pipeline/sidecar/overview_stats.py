@@ -12,6 +12,8 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services.counting import SHOWN, CountsOut, ValueCountOut, counts_body
+from anamnesis_pipeline.services.proposals import waiting_of
+from anamnesis_pipeline.services.reminder import KnowledgeOut, knowledge_body
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
 from anamnesis_pipeline.services.schemas import EpisodeOut
 from anamnesis_pipeline.services.session_reading import timeline_page
@@ -62,7 +64,7 @@ class DirectOut(TypedDict):
 class StatsOut(TypedDict):
     """The whole memory in figures. `private`: episodes of private projects and sources, which are named nowhere. Each
     list of counts, but that of instances, and `private` add up to all episodes; see `GET /api/counts` for the rest of
-    a list that ends early.
+    a list that ends early. `knowledge`: proposals that wait, and when detectors last ran.
     """
 
     totals: TotalsOut
@@ -77,6 +79,7 @@ class StatsOut(TypedDict):
     most_retrieved: list[EpisodeOut]
     consolidation: ConsolidationOut
     direct: list[DirectOut]
+    knowledge: KnowledgeOut
 
 
 class Overview:
@@ -92,6 +95,10 @@ class Overview:
         self._days: TtlCache[EpisodeFilter, dict[date, int]] = TtlCache(self._count_days, KEPT_S, FILTERS_KEPT)
         self._often: TtlCache[EpisodeFilter, list[str]] = TtlCache(
             lambda where: services.store.overview.most_read(where, LISTED), KEPT_S, FILTERS_KEPT
+        )
+
+        self._knowledge: TtlCache[None, KnowledgeOut] = TtlCache(
+            lambda _: knowledge_body(waiting_of(services.store, services.engine.private()), datetime.now(UTC)), KEPT_S
         )
 
     def census(self) -> Census:
@@ -147,6 +154,7 @@ class Overview:
             "most_retrieved": [episode_body(episode, ()) for episode in self.most_retrieved()],
             "consolidation": consolidation,
             "direct": self.direct(),
+            "knowledge": self._knowledge.get(None),
         }
 
     def _count(self, where: EpisodeFilter) -> Census:

@@ -106,6 +106,11 @@ def test_source_has_a_line_with_its_files_and_what_is_new(settings: Settings, st
     assert "1 part with something new" in said(settings)
 
 
+def test_status_tells_what_waits(settings: Settings, store: Store, notes: SourceSpec) -> None:
+    tick(settings, store, notes)
+    assert "Knowledge 0 proposals wait; detectors never ran" in said(settings)
+
+
 def test_dead_host_has_its_reason_and_hides_no_other(settings: Settings, store: Store, notes: SourceSpec) -> None:
     tick(settings, store, DEAD, notes)
     rows = {row["name"]: row for row in gather_status(settings)["memory"]["crawler"]["sources"]}

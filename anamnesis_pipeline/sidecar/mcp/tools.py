@@ -24,6 +24,8 @@ from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
 from anamnesis_pipeline.services.log_ingest import JsonlControl
 from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
+from anamnesis_pipeline.services.proposals import waiting_of
+from anamnesis_pipeline.services.reminder import knowledge_body, waiting_text
 from anamnesis_pipeline.services.rendering import episode_body, utc_text
 from anamnesis_pipeline.services.schemas import EpisodeOut, Include, SearchIn, SearchOut
 from anamnesis_pipeline.services.searching import answer_question, count_opened, note_reading
@@ -267,6 +269,8 @@ class LocalTools:
         for newest in store.episodes.page(self._services.engine.visible(EpisodeFilter(), ()), 1).items:
             at = texts.when(utc_text(newest.timestamp))
             lines.append(f"newest record: {at} UTC, {label(newest.project)}")
+        knowledge = knowledge_body(waiting_of(store, self._services.engine.private()), datetime.now(UTC))
+        lines.append(f"knowledge: {waiting_text(knowledge)}")
         if asked.ingest:
             started = JsonlControl(store, self._services.dagster).start()
             lines.append(f"reading new logs of {len(started['sources'])} sources now")

@@ -16,10 +16,14 @@ from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.handoff import MAX_ITEMS
 from anamnesis_pipeline.search.trust import tier_of
 from anamnesis_pipeline.services.context import ContextAnswer, ContextMaker, ContextRequest
-from anamnesis_pipeline.services.fields import WHOLE, WORDED_PATTERN, Name
+from anamnesis_pipeline.services.fields import WHOLE, WORDED_PATTERN, Name, QueryText
+from anamnesis_pipeline.services.folder_project import projects_called
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
+from anamnesis_pipeline.services.reminder import Reminder
 from anamnesis_pipeline.services.rendering import utc_text
+from anamnesis_pipeline.services.skills import MAX_SKILLS, NONE_KNOWN, Place, Skills, skills_for
 from anamnesis_pipeline.services.wiring import open_pieces
+from anamnesis_pipeline.settings import sidecar_url
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
@@ -75,7 +79,8 @@ class SkippedOut(TypedDict):
 
 class ContextOut(TypedDict):
     """What to put into the session, word for word; empty when there is nothing to say. `episodes`: what is quoted, to
-    read more. `projects`: what the session was taken to be about.
+    read more. `projects`: what the session was taken to be about. `no_skills`: why no lesson and no procedure is in
+    it; null: some answer the prompt, or there is none.
     """
 
     text: str
@@ -83,12 +88,14 @@ class ContextOut(TypedDict):
     episodes: list[str]
     projects: list[str]
     skipped: SkippedOut
+    no_skills: str | None
 
 
 @router.post("/api/context", response_model=ContextOut)
 async def make_context(wanted: ContextIn, request: Request, services: Uses) -> Response:
     """Return what the memory has to say to a session, as one block of dated quotes within `max_tokens`: on its prompt
-    (`query`), or on the state of its project if it starts.
+    (`query`), with lessons and procedures for it, or on the state of its project if it starts. Once a day a start also
+    says that proposals wait.
 
     The text is empty if nothing is relevant enough. Within a `session_id` nothing is repeated. Ingest recognizes the
     block and does not store it.
@@ -99,6 +106,68 @@ async def make_context(wanted: ContextIn, request: Request, services: Uses) -> R
         return json_reply(_body(maker_of(services).make(wanted.request(), datetime.now(UTC))))
 
     return await admission.run(answer)
+
+
+class SkillOut(TypedDict):
+    """A lesson or procedure. `confidence` in [0, 1] that it applies, as far as its nearness says; `why` names the words
+    that it shares with the question.
+    """
+
+    episode_id: str
+    type: str
+    text: str
+    confidence: float
+    why: str
+    timestamp: str
+    project: str
+
+
+class SkillsOut(TypedDict):
+    """At most three, the most certain first. `reason`: why there is none; null: there are some."""
+
+    items: list[SkillOut]
+    reason: str | None
+
+
+@router.get("/api/skills", response_model=SkillsOut)
+async def get_skills(
+    *,
+    request: Request,
+    services: Uses,
+    query: Annotated[QueryText, Query(description="What is to be done, as a prompt says it")],
+    project: Annotated[Name | None, Query(description="Project, also without its owner; default: all")] = None,
+    most: Annotated[int, Query(alias="max", ge=1, le=MAX_SKILLS, description="Max items")] = MAX_SKILLS,
+) -> Response:
+    """Return the lessons and procedures that a prompt calls for: notes of these types, records that an LLM drew, and
+    the entries of `lessons.md`. None, with the reason, unless one is as near as context that nobody asked for must be.
+    """
+    admission: Admission = request.app.state.admission
+
+    def answer() -> Response:
+        projects = projects_called(services.store, project) if project else ()
+        if project and not projects:
+            return json_reply(_skills_body(Skills(reason=NONE_KNOWN)))
+        return json_reply(_skills_body(skills_for(services.store, services.engine, query, Place(projects), most)))
+
+    return await admission.run(answer)
+
+
+def _skills_body(found: Skills) -> SkillsOut:
+    return {
+        "items": [
+            {
+                "episode_id": skill.item.episode.episode_id,
+                "type": skill.item.called,
+                "text": beginning(skill.item.text, MAX_ITEM_CHARS),
+                "confidence": skill.confidence,
+                "why": skill.why,
+                "timestamp": utc_text(skill.item.episode.timestamp),
+                "project": skill.item.episode.project,
+            }
+            for skill in found.found
+        ],
+        "reason": found.reason or None,
+    }
 
 
 class ItemOut(TypedDict):
@@ -132,6 +201,7 @@ class HandoffOut(TypedDict):
     tokens: int
     topics: list[ItemOut]
     pinned: list[ItemOut]
+    lessons: list[ItemOut]
     state: list[ItemOut]
     decisions: list[ItemOut]
     open_loops: list[ItemOut]
@@ -151,9 +221,9 @@ def get_handoff(
     machine: Annotated[Name | None, Query(description="Machine of `cwd`; default: the setting `machine`")] = None,
     max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Max tokens of `text`")] = HANDOFF_TOKENS,
 ) -> Response:
-    """Return the present state of a `project`, or of that of `cwd`: its topics, pinned preferences, last reports,
-    latest decisions, open loops, tests that failed last, what came in since the last session, recent work, curated
-    facts, and searches; at most five each, and ten topics and pointers. Both as JSON and as `text`.
+    """Return the present state of a `project`, or of that of `cwd`: its topics, pinned preferences, latest
+    lessons, last reports, decisions, open loops, tests that failed last, what came in since the last session, recent
+    work, curated facts, and searches; at most five each, and ten topics and pointers. Both as JSON and as `text`.
     """
     if project is None and cwd is None:
         raise InvalidEpisode("project", "name a project, or a cwd")
@@ -167,6 +237,7 @@ def get_handoff(
             "tokens": block.tokens,
             "topics": _items(handoff.topics),
             "pinned": _items(handoff.pinned),
+            "lessons": _items(handoff.lessons),
             "state": _items(handoff.state),
             "failing": _items(handoff.failing),
             "decisions": _items(handoff.decisions),
@@ -198,7 +269,9 @@ def _items(items: Iterable[Item]) -> list[ItemOut]:
 
 def maker_of(services: Services, hidden: Set[str] = frozenset()) -> ContextMaker:
     """What makes contexts with these services; `hidden` as of `ContextMaker`."""
-    return ContextMaker(services.store, services.engine, open_pieces(), services.settings.machine, hidden)
+    page = f"{services.settings.service_link or sidecar_url(services.settings)}/dashboard/review"
+    reminder = Reminder(services.store, services.engine.private(), page)
+    return ContextMaker(services.store, services.engine, open_pieces(), services.settings.machine, hidden, reminder)
 
 
 def _body(answer: ContextAnswer) -> ContextOut:
@@ -212,4 +285,5 @@ def _body(answer: ContextAnswer) -> ContextOut:
             "budget": answer.skipped["budget"],
             "floor": answer.skipped["floor"],
         },
+        "no_skills": answer.no_skills or None,
     }

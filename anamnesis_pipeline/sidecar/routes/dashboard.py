@@ -66,7 +66,7 @@ class ResourcesOut(TypedDict):
 @router.get("/dashboard/stats", response_model=StatsOut)
 def dashboard_stats(request: Request) -> Response:
     """Return totals, the number of private episodes, episodes by project and instance, the newest, the most read,
-    consolidation, and episodes without a log. Counts are cached for 5 seconds.
+    consolidation, episodes without a log, and proposals that wait. Counts are cached for 5 seconds.
     """
     overview: Overview = request.app.state.overview
     return json_reply(overview.stats())

@@ -46,6 +46,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/episodes": {"include_superseded": True},
     "GET /api/sessions": {},
     "GET /api/topics": {},
+    "GET /api/skills": {"query": ASKED},
     "GET /api/pointers": {},
     "GET /dashboard/topics": {},
     "GET /dashboard/review": {"state": "all"},

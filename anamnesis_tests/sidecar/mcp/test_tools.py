@@ -178,6 +178,7 @@ def test_the_status_of_a_project_is_its_hand_off(sidecar: Sidecar) -> None:
         answer = asked.call("status", project=project)
         assert "keep the zeppelin hangar" in answer
         assert answer.startswith("memory: ready")
+        assert "knowledge: 0 proposals wait; detectors never ran" in answer
     assert "name the project" in Client("http", sidecar.port).refused("status", project="current")
     assert "Nothing is known of this project yet." in Client("http", sidecar.port).call("status", project="other")
 

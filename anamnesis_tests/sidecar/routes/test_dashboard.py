@@ -47,6 +47,7 @@ def test_the_figures_equal_what_is_stored(client: TestClient, post: Post) -> Non
     assert direct["direct"] == {"source": "direct", "episodes": 3, "newest": "2026-03-03T12:00:00Z"}
     assert direct["uploads"] == {"source": "uploads", "episodes": 0, "newest": None}
     assert body["consolidation"] == client.get("/api/consolidation/status").json()
+    assert body["knowledge"] == {"waiting": 0, "oldest_days": None, "dream_days": None, "dreamt_at": None}
 
 
 def test_private_projects_are_counted_and_not_listed(client: TestClient, services: TestServices, post: Post) -> None:
