@@ -27,8 +27,8 @@ DEPENDS_ON_THE_MACHINE = {
     f"{method} /api/{path}"
     for method, paths in {
         "GET": "handoff",
-        "POST": "blocklist episodes/ingest-url episodes/upload uploads embedding/cpu embedding/model crawler/run "
-        "episodes/reembed forget jsonl/ingest sources/test",
+        "POST": "blocklist episodes/bulk/edit episodes/ingest-url episodes/upload uploads embedding/cpu "
+        "embedding/model crawler/run episodes/reembed forget jsonl/ingest sources/test",
         "PUT": "crawler/config/doc-tag-patterns crawler/config/jsonl-roots crawler/config/machine-roots "
         "embedding/config jsonl/settings sources sources/{name}",
     }.items()

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import EpisodeNotFound, InvalidEpisode
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.pipeline import publish as episodes
+from anamnesis_pipeline.services.editing import BulkEditIn, BulkEditOut, bulk_edit_body
 from anamnesis_pipeline.services.fields import EpisodeId, Kind, Name, Tag, Time
 from anamnesis_pipeline.services.posted import posted_body, preview_body
 from anamnesis_pipeline.services.rendering import episode_body
@@ -173,6 +174,14 @@ async def post_episodes(request: Request, services: Uses) -> Response:
     return await run_in_threadpool(lambda: json_reply(post_all(services.poster, parse_bulk(body), room)))
 
 
+@router.post("/bulk/edit", response_model=BulkEditOut)
+def edit_episodes(wanted: BulkEditIn, services: Uses) -> Response:
+    """Tag, pin, invalidate, restore or supersede up to 1,000 episodes: those named, the hits of a search, or those that
+    pass filters. Each succeeds or fails alone. It only reports what would change unless `"dry_run": false`.
+    """
+    return json_reply(bulk_edit_body(services.store, services.engine, services.poster, wanted))
+
+
 @router.get("", response_model=PageOut)
 def list_episodes(
     *,
@@ -199,6 +208,7 @@ def list_episodes(
 
 @router.api_route("/search", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/bulk", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
+@router.api_route("/bulk/edit", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/upload", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/rolling/upsert", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)
 @router.api_route("/ingest-url", methods=["GET", "PATCH", "DELETE"], include_in_schema=False)

@@ -1,27 +1,24 @@
 """Episode list, newest first, with filters and bulk actions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import parse_qsl
 
 from fastapi import Form
 from fastapi.exceptions import RequestValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from anamnesis_pipeline.errors import AnamnesisError
-from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.services.editing import MAX_EDITED, Action, Outcome, edit_many, newest_of
 from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.schemas import TypeName
-from anamnesis_pipeline.sidecar.problems import sentence_of
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
-from anamnesis_pipeline.sidecar.web.edits import Edit, edit
+from anamnesis_pipeline.sidecar.web.edits import BY_A_PERSON
 from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 from anamnesis_pipeline.store.memory_layers import PINNED, layer_of
@@ -32,16 +29,15 @@ MAX_AT_ONCE = 100
 
 router = page_router()
 
-Action = Literal["delete", "pin", "unpin", "add-tag", "remove-tag"]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The result of a bulk action."""
-
-    edits: list[Edit] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    """Id -> reason."""
+ACTIONS = {
+    "pin": "Pin",
+    "unpin": "Unpin",
+    "add_tags": "Add a tag",
+    "remove_tags": "Remove a tag",
+    "invalidate": "Invalidate",
+}
+PickedAction = Literal["delete", "pin", "unpin", "add_tags", "remove_tags", "invalidate"]
+_ACTION: TypeAdapter[Action] = TypeAdapter(Annotated[Action, Field(discriminator="action")])
 
 
 @router.get(PATH)
@@ -54,6 +50,7 @@ def list_page(request: Request, services: Uses) -> Response:
         "layers": asking.LAYERS,
         "types": get_args(TypeName),
         "types_offered": {name: name.replace("_", " ").capitalize() for name in get_args(TypeName)},
+        "actions": ACTIONS,
     }
     try:
         shown = _shown(request, services, asked)
@@ -67,9 +64,10 @@ def list_page(request: Request, services: Uses) -> Response:
 def act_on_several(
     request: Request,
     services: Uses,
-    action: Annotated[Action, Form()],
+    action: Annotated[PickedAction, Form()],
     ids: Annotated[list[EpisodeId] | None, Form(max_length=MAX_AT_ONCE)] = None,
     tag: Annotated[str, Form(max_length=100)] = "",
+    reason: Annotated[str, Form(max_length=200)] = "",
     exclude: Annotated[bool, Form()] = False,
     asked: Annotated[str, Form(max_length=4_000)] = "",
 ) -> Response:
@@ -85,7 +83,8 @@ def act_on_several(
         undo = undo_of(request).delete_later(chosen, exclude=exclude)
         toast = f"{counted(len(chosen), 'episode')} deleted."
     else:
-        outcome = _tag(services, chosen, action, tag.strip())
+        change = change_of(action, tag.strip(), reason.strip())
+        outcome = edit_many(services.store, services.poster, chosen, change, BY_A_PERSON.by, dry_run=False)
         toast = _told(action, tag.strip(), len(outcome.edits), len(outcome.failed))
         undo = undo_of(request).keep(outcome.edits) if outcome.edits else None
     shown = _shown(request, services, asking.filled(dict(parse_qsl(asked))))
@@ -122,6 +121,41 @@ def remember(
     return told(f"{said}: {stored.episode_id}")
 
 
+@router.post(PATH + "/all")
+def act_on_all(
+    request: Request,
+    services: Uses,
+    action: Annotated[str, Form(max_length=20)],
+    tag: Annotated[str, Form(max_length=100)] = "",
+    reason: Annotated[str, Form(max_length=200)] = "",
+    asked: Annotated[str, Form(max_length=4_000)] = "",
+    sure: Annotated[bool, Form()] = False,
+) -> Response:
+    """Say what an action would change in all episodes that pass the filters; with `sure`, do it and offer to take it
+    back.
+    """
+    if action not in ACTIONS:
+        raise HTTPException(422, "Choose what to do first.")
+    change = change_of(action, tag.strip(), reason.strip())
+    listed = asking.read_list(asking.filled(dict(parse_qsl(asked))))
+    where = services.engine.visible(listed.where(), ["*"] if listed.private else [])
+    chosen = newest_of(services.store, where, MAX_EDITED)
+    waiting = undo_of(request).waiting()
+    ids = [name for name in chosen.ids if name not in waiting]
+    outcome = edit_many(services.store, services.poster, ids, change, BY_A_PERSON.by, dry_run=not sure)
+    done = sure and outcome.edits
+    return fragment(
+        "episodes_all.html",
+        toast=_told(action, tag.strip(), len(outcome.edits), len(outcome.failed)) if sure else None,
+        undo=undo_of(request).keep(outcome.edits) if done else None,
+        sure=sure,
+        action=action,
+        words=_done(action, tag.strip()),
+        outcome=outcome,
+        left=chosen.matched - len(chosen.ids),
+    )
+
+
 @router.post("/dashboard/deletion-problems")
 def dismiss_problems(request: Request, services: Uses, asked: Annotated[str, Form(max_length=4_000)] = "") -> Response:
     """Dismiss the list of failed deletions."""
@@ -129,41 +163,40 @@ def dismiss_problems(request: Request, services: Uses, asked: Annotated[str, For
     return fragment("episodes_list.html", **_shown(request, services, asking.filled(dict(parse_qsl(asked)))))
 
 
-def tags_with(action: Action, tag: str) -> Callable[[Episode], tuple[str, ...]]:
-    """Return a function from an episode to its new tags. Pure.
+def change_of(action: str, tag: str, reason: str) -> Action:
+    """Return the change that a form asks for. Pure.
 
-    :raises HTTPException: 422, no tag is named.
+    :raises HTTPException: 422, a field that it needs is empty.
     """
-    name = PINNED if action in ("pin", "unpin") else tag
-    if not name:
+    if action in ("add_tags", "remove_tags") and not tag:
         raise HTTPException(422, "Name the tag first.")
-    if action in ("pin", "add-tag"):
-        return lambda episode: tuple(dict.fromkeys((*episode.tags, name)))
-    return lambda episode: tuple(each for each in episode.tags if each != name)
+    if action == "invalidate" and not reason:
+        raise HTTPException(422, "Say why first.")
+    given: dict[str, dict[str, Any]] = {
+        "add_tags": {"tags": [tag]},
+        "remove_tags": {"tags": [tag]},
+        "invalidate": {"reason": reason},
+    }
+    try:
+        return _ACTION.validate_python({"action": action, **given.get(action, {})})
+    except ValidationError as exc:
+        raise RequestValidationError(exc.errors()) from None
 
 
-def _tag(services: Services, ids: Sequence[str], action: Action, tag: str) -> Outcome:
-    outcome, wanted = Outcome(), tags_with(action, tag)
-    episodes = services.store.episodes.get(ids)
-    for name in ids:
-        if (episode := episodes.get(name)) is None:
-            outcome.failed[name] = "it is gone"
-            continue
-        tags = list(wanted(episode))
-        if tags == list(episode.tags):
-            continue
-        try:
-            outcome.edits.append(edit(services, episode, {"tags": tags}))
-        except RequestValidationError as exc:
-            outcome.failed[name] = sentence_of(exc)
-        except AnamnesisError as exc:
-            outcome.failed[name] = str(exc)
-    return outcome
+def _done(action: str, tag: str) -> str:
+    """Return what episodes are after an action. Pure."""
+    words = {
+        "pin": "pinned",
+        "unpin": "unpinned",
+        "add_tags": f"tagged {tag}",
+        "remove_tags": f"without {tag}",
+        "invalidate": "invalidated",
+    }
+    return words[action]
 
 
-def _told(action: Action, tag: str, done: int, failed: int) -> str:
-    words = {"pin": "pinned", "unpin": "unpinned", "add-tag": f"tagged {tag}", "remove-tag": f"without {tag} now"}
-    told = f"{counted(done, 'episode')} {words[action]}." if done else "Nothing to change."
+def _told(action: str, tag: str, done: int, failed: int) -> str:
+    told = f"{counted(done, 'episode')} {_done(action, tag)}." if done else "Nothing to change."
     return f"{told} {failed} failed." if failed else told
 
 

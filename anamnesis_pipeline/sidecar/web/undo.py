@@ -22,9 +22,10 @@ from starlette.responses import Response
 from anamnesis_pipeline.errors import AnamnesisError, RetryLater
 from anamnesis_pipeline.model import MAX_RECORDS, Episode, record_id
 from anamnesis_pipeline.pipeline.publish import delete_episode
+from anamnesis_pipeline.services.editing import Edit, take_back
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services
-from anamnesis_pipeline.sidecar.web.edits import Edit, take_back
+from anamnesis_pipeline.sidecar.web.edits import BY_A_PERSON
 from anamnesis_pipeline.sidecar.web.html import page_router
 
 WAIT_S = 11.0
@@ -132,7 +133,7 @@ class Undo:
         refused: list[tuple[Edit, str]] = []
         for each in edits:
             try:
-                take_back(self._services, each)
+                take_back(self._services.store, self._services.poster, each, BY_A_PERSON)
             except RetryLater as exc:
                 refused.append((each, str(exc)))
             except AnamnesisError as exc:

@@ -127,13 +127,13 @@ def test_what_is_not_understood_is_said_beside_the_form(client: TestClient) -> N
 def test_tags_are_added_removed_and_taken_back(client: TestClient, post: Post) -> None:
     post("One", episode_id="a", tags=["red"])
     post("Two", episode_id="b/c")
-    soup, toast = act(client, "add-tag", "a", "b/c", "gone/away", tag=" blue ")
+    soup, toast = act(client, "add_tags", "a", "b/c", "gone/away", tag=" blue ")
     assert (tags(client, "a"), tags(client, "b/c")) == (["red", "blue"], ["blue"])
     assert toast["text"] == "2 episodes tagged blue. 1 failed."
     failed = soup.select_one(".problem li")
     assert failed.text == "gone/away: it is gone"
-    _, toast = act(client, "remove-tag", "a", "b/c", tag="red")
-    assert toast["text"] == "1 episode without red now."
+    _, toast = act(client, "remove_tags", "a", "b/c", tag="red")
+    assert toast["text"] == "1 episode without red."
     assert tags(client, "a") == ["blue"]
     client.post(toast["undo"])
     assert tags(client, "a") == ["red", "blue"]
@@ -170,8 +170,8 @@ def test_deleting_asks_whether_the_text_stays_away(client: TestClient, post: Pos
 def test_what_is_missing_is_told(client: TestClient) -> None:
     for action, chosen, told in (
         ("pin", [], "Choose at least one"),
-        ("add-tag", ["a"], "Name the tag"),
-        ("remove-tag", ["a"], "Name the tag"),
+        ("add_tags", ["a"], "Name the tag"),
+        ("remove_tags", ["a"], "Name the tag"),
     ):
         reply = client.post(PATH, data={"action": action, "ids": chosen, "tag": " "}, headers={"HX-Request": "true"})
         assert told in problem(reply)["detail"]
@@ -201,3 +201,30 @@ def test_what_is_listed_is_downloaded_from_the_page(client: TestClient, post: Po
     assert not listed(client, type="lesson").select("#exports a")
     everything = client.get("/api/export", params={"format": "jsonl"}).text.splitlines()
     assert len(everything) == 3
+
+
+def test_all_listed_are_changed_after_a_preview(client: TestClient, post: Post) -> None:
+    for name in "abc":
+        post(f"Number {name}", episode_id=name, kind="odd", tags=["blue"] if name == "a" else [])
+    post("Another", episode_id="d")
+    form = listed(client, kind="odd").select_one("#all")
+    fields = {"asked": str(form.select_one("[name=asked]")["value"]), "action": "add_tags", "tag": "blue"}
+    address = str(form.select_one("#all-preview")["hx-post"])
+
+    def asked(**more: str) -> tuple[str, str]:
+        reply = client.post(address, data=fields | more, headers={"HX-Request": "true"})
+        return " ".join(page_of(reply).text.split()), reply.headers.get("HX-Trigger", "")
+
+    assert asked()[0].startswith("2 episodes would be tagged blue; 1 are so already.")
+    assert tags(client, "b") == []
+    _, trigger = asked(sure="true")
+    assert [tags(client, name) for name in "abcd"] == [["blue"], ["blue"], ["blue"], []]
+    client.post(json.loads(trigger)["toast"]["undo"])
+    assert tags(client, "b") == []
+    assert client.post(address, data={**fields, "action": "invalidate"}).status_code == 422
+    _, trigger = asked(action="invalidate", reason="the odd ones are wrong", sure="true")
+    history = client.get("/api/history", params={"episode_id": "c"}).json()
+    assert "the odd ones are wrong" in str(history)
+    assert not listed(client, kind="odd").select("[name=ids]")
+    client.post(json.loads(trigger)["toast"]["undo"])
+    assert ids(listed(client, kind="odd")) == ["c", "b", "a"]

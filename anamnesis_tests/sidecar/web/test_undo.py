@@ -6,10 +6,14 @@ from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.errors import StoreBusy
+from anamnesis_pipeline.services.editing import Edit
+from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_pipeline.sidecar.web import undo as undoing
-from anamnesis_pipeline.sidecar.web.edits import Edit, edit, read_episode
+from anamnesis_pipeline.sidecar.web.edits import edit, read_episode
 from anamnesis_pipeline.sidecar.web.undo import ADDRESS, TRIES, WAIT_S, Undo
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.statuses import Cause
 from anamnesis_tests.sidecar.conftest import BASE, Post, TestServices, open_services, problem
 
 
@@ -149,11 +153,11 @@ def test_edit_can_be_taken_back_later(services: TestServices, undo: Undo, monkey
     edits = [edit(services, read_episode(services, name), {"tags": ["red"]}) for name in "ab"]
     take_back, asked = undoing.take_back, []
 
-    def busy_once(services: TestServices, done: Edit) -> None:
+    def busy_once(store: Store, writer: EpisodeWriter, done: Edit, cause: Cause) -> None:
         asked.append(done)
         if len(asked) == 2:
             raise StoreBusy("the store is busy; try again")
-        take_back(services, done)
+        take_back(store, writer, done, cause)
 
     monkeypatch.setattr(undoing, "take_back", busy_once)
     address = undo.keep(edits)
