@@ -17,6 +17,7 @@ from anamnesis_pipeline.cli.app import app as command_line
 from anamnesis_pipeline.pipeline.source_specs import SpecFields
 from anamnesis_pipeline.services.crawler_control import SourceTestIn
 from anamnesis_pipeline.services.pointers import PointerIn
+from anamnesis_pipeline.services.editing import BulkEditIn
 from anamnesis_pipeline.services.schemas import EpisodeIn, SearchIn
 from anamnesis_pipeline.settings import ENV_PREFIX, Settings
 
@@ -233,6 +234,7 @@ def test_the_example_calls_are_ones_that_the_service_accepts() -> None:
         "/api/episodes/search": SearchIn,
         "/api/episodes": EpisodeIn,
         "/api/pointers": PointerIn,
+        "/api/episodes/bulk/edit": BulkEditIn,
         "/api/sources/test": SourceTestIn,
         "/api/sources/code": SpecFields,
     }

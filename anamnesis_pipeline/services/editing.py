@@ -127,7 +127,10 @@ class BulkEditIn(BaseModel):
 
     model_config = _STRICT
 
-    change: Annotated[Action, Field(discriminator="action")]
+    change: Annotated[
+        Action,
+        Field(discriminator="action", description="`action`, with `tags`, `reason` or `superseded_by` as it needs"),
+    ]
     ids: Annotated[list[EpisodeId], Field(max_length=MAX_EDITED, description="Ids of episodes")] = []
     query: Annotated[
         QueryText | None, Field(description=f"Only the hits of this search, at most {MAX_FOUND}; none that is weak")
