@@ -38,6 +38,7 @@ from anamnesis_pipeline.cli import summaries as summaries_command
 from anamnesis_pipeline.cli.archive import archive_app
 from anamnesis_pipeline.cli.copies import backup, migrate, restore
 from anamnesis_pipeline.cli.exporting import export, import_file
+from anamnesis_pipeline.cli.gc import gc
 from anamnesis_pipeline.cli.install import install as install_command
 from anamnesis_pipeline.cli.install import uninstall as uninstall_command
 from anamnesis_pipeline.cli.reembed import Answer
@@ -92,6 +93,7 @@ app.command("restore")(restore)
 app.command("migrate")(migrate)
 app.command("export")(export)
 app.command("import")(import_file)
+app.command("gc")(gc)
 app.command("upload")(upload_command)
 app.command("remember")(remember)
 app.command("queries")(queries_command)

@@ -16,6 +16,8 @@ from anamnesis_pipeline.parsing.redaction.masking import masks_in
 from anamnesis_pipeline.pipeline.exclusion import Exclusions, refuse
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.statuses import EDITED, Cause
+from anamnesis_pipeline.store.session_model import METADATA as SESSION_METADATA
+from anamnesis_pipeline.store.session_model import SESSION_KIND
 from anamnesis_pipeline.store.statements import NO_STATEMENT, STATEMENT, Statement, statement_of, with_statement
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
@@ -28,6 +30,8 @@ EMBEDDED_AT_ONCE = 100
 PATCHABLE = frozenset("summary raw_exchange project instance tags timestamp kind metadata status superseded_by".split())
 _STATED = ("subject", "valid_from", "valid_until")
 """Fields of the statement in the metadata, which can be set as well."""
+_RECORDED = frozenset("summary raw_exchange project instance timestamp kind".split())
+"""Fields of the summary of a session that stay as they are."""
 _TEXTS = frozenset("summary raw_exchange project instance kind".split())
 
 log = logging.getLogger(__name__)
@@ -131,7 +135,8 @@ class EpisodeWriter:
         :param cause: of a change of its status, kept in its history.
         :raises EpisodeNotFound: no such id.
         :raises InvalidEpisode: a field is not editable, or its value is invalid.
-        :raises EpisodeConflict: another client edited it meanwhile.
+        :raises EpisodeConflict: another client edited it meanwhile, or it is the summary of a session and would say
+            something else.
         :raises Excluded: a rule excludes the edited episode.
         """
         known = self._store.episodes.get([episode_id]).get(episode_id)
@@ -140,6 +145,7 @@ class EpisodeWriter:
         if expected_hash not in {None, known.content_hash}:
             raise EpisodeConflict(f"episode {episode_id} changed meanwhile; read it again, then edit")
         changes = _with_stated(known, changes)
+        _refuse_rewriting(known, changes)
         if changes.get("status") not in {None, Status.SUPERSEDED, Status.MERGED}:  # nothing stands for it
             changes = {"superseded_by": None, **changes}
         cause = Cause(self.masked(cause.by), self.masked(cause.reason))
@@ -256,6 +262,24 @@ class EpisodeWriter:
                 self._embed(lacking, space)
         except AnamnesisError as exc:  # the post succeeded; only its vectors come later
             log.info("%d episodes are found by their words now, by meaning later: %s", len(episode_ids), exc)
+
+
+def _refuse_rewriting(known: Episode, changes: Mapping[str, Any]) -> None:
+    """Let the summary of a session say what it said: it is a record of its time. Tags, status and notes may change.
+
+    :raises EpisodeConflict: it would say something else.
+    """
+    if known.kind != SESSION_KIND:
+        return
+    names = sorted(name for name in changes.keys() & _RECORDED if changes[name] != getattr(known, name))
+    record = changes.get("metadata", known.metadata).get(SESSION_METADATA)
+    if record != known.metadata.get(SESSION_METADATA):
+        names.append(f"metadata.{SESSION_METADATA}")
+    if names:
+        raise EpisodeConflict(
+            f"episode {known.episode_id} is the summary of a session, a record of its time: {', '.join(names)} of it "
+            f"cannot be edited; post a new version, of kind {SESSION_KIND} and with `replaces`: {known.episode_id}"
+        )
 
 
 def _with_stated(known: Episode, changes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -333,3 +333,22 @@ def test_short_ids_and_quotes_come_where_they_are_asked_for(client: TestClient) 
     assert (hit["short_id"], hit["quote"]) == ("e52b14", "The zeppelin hangar needs new doors.")
     (listed,) = client.get("/api/episodes?include=short_id").json()["items"]
     assert client.get(f"/api/episodes/{listed['short_id']}").json()["episode_id"] == "e52b14176ce8" + "0" * 20
+
+
+def test_summary_of_session_is_not_edited_but_replaced(client: TestClient, post: Post) -> None:
+    post("We shipped it", episode_id="s", kind="session", metadata={"session": {"title": "We shipped it"}})
+    for change in ({"summary": "We did not"}, {"kind": "note"}, {"metadata": {}}, {"raw_exchange": "x"}):
+        told = problem(client.patch("/api/episodes/s", json=change), 409)
+        assert "post a new version" in told["detail"]
+        assert "`replaces`: s" in told["detail"]
+    assert client.patch("/api/episodes/s", json={"summary": "We shipped it", "tags": ["pinned"]}).status_code == 200
+    noted = {"metadata": {"session": {"title": "We shipped it"}, "notes": ["checked"]}}
+    assert client.patch("/api/episodes/s", json=noted).status_code == 200
+    reply = client.post("/api/episodes", json={**SESSION, "replaces": "s"})
+    assert (reply.status_code, reply.json()["replaced"]) == (201, ["s"])
+    held = client.get("/api/episodes/s").json()
+    assert (held["status"], held["summary"]) == ("superseded", "We shipped it")
+    assert client.post("/api/episodes", json={**SESSION, "episode_id": "s"}).status_code == 409
+
+
+SESSION = {"summary": "We shipped half of it", "kind": "session", "instance": "mac", "project": "acme"}
