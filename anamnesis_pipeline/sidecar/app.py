@@ -39,6 +39,7 @@ from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
 from anamnesis_pipeline.sidecar.present_problems import Growth
 from anamnesis_pipeline.sidecar.resources import Resources
+from anamnesis_pipeline.sidecar.routes import brief as brief_routes
 from anamnesis_pipeline.sidecar.routes import chat as chat_routes
 from anamnesis_pipeline.sidecar.routes import consolidation as consolidation_routes
 from anamnesis_pipeline.sidecar.routes import context as context_routes
@@ -78,6 +79,7 @@ log = logging.getLogger(__name__)
 _ROUTERS = (
     service_routes.router,
     search_routes.router,
+    brief_routes.router,
     query_routes.router,
     similar_routes.router,
     history_routes.router,

@@ -4,13 +4,14 @@ cached for some seconds.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.services.briefing import HotspotsOut, hotspots_body
 from anamnesis_pipeline.services.counting import SHOWN, CountsOut, ValueCountOut, counts_body
 from anamnesis_pipeline.services.proposals import waiting_of
 from anamnesis_pipeline.services.reminder import KnowledgeOut, knowledge_body
@@ -25,6 +26,7 @@ from anamnesis_pipeline.store.records.overview import EVERYTHING, Census, Groupi
 KEPT_S = 5.0
 FILTERS_KEPT = 16
 LISTED = 10
+HOT_HOURS = 72
 EPOCH = date(1970, 1, 1)
 
 
@@ -89,6 +91,7 @@ class Overview:
         self._services = services
         self._census: TtlCache[EpisodeFilter, Census] = TtlCache(self._count, KEPT_S, 2)
         self._groups: TtlCache[Grouping, CountsOut] = TtlCache(self._group, KEPT_S, len(SHOWN))
+        self._hot: TtlCache[None, HotspotsOut] = TtlCache(lambda _: self._used(), KEPT_S)
         self._sources: TtlCache[None, dict[str, SourceState]] = TtlCache(
             lambda _: services.store.overview.sources(), KEPT_S
         )
@@ -123,6 +126,10 @@ class Overview:
         ids = self._often.get(self._shown())
         found = self._services.store.episodes.get(ids)
         return [found[name] for name in ids if name in found]
+
+    def hot(self) -> HotspotsOut:
+        """Return what was used most in the last `HOT_HOURS`."""
+        return self._hot.get(None)
 
     def direct(self) -> list[DirectOut]:
         """Return the counts of sources without a log."""
@@ -162,6 +169,10 @@ class Overview:
 
     def _group(self, by: Grouping) -> CountsOut:
         return counts_body(self._services.store, self._services.engine.private(), by, datetime.now(UTC))
+
+    def _used(self) -> HotspotsOut:
+        since = datetime.now(UTC) - timedelta(hours=HOT_HOURS)
+        return hotspots_body(self._services.store, self._services.engine, since, LISTED)
 
     def _count_days(self, where: EpisodeFilter) -> dict[date, int]:
         return self._services.store.overview.days(where)

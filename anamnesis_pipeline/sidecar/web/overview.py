@@ -79,6 +79,7 @@ def overview_page(request: Request, services: Uses) -> Response:
         busiest=max(days.items(), key=lambda day: day[1], default=None),
         recent=shown_of(overview.recent(), waiting),
         most_retrieved=shown_of(overview.most_retrieved(), waiting),
+        hot=[each for each in overview.hot()["episodes"] if each["episode_id"] not in waiting],
         consolidation=consolidation_body(services),
         waits=request.app.state.waits.get(None),
         late_days=LATE_DAYS,

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from anamnesis_pipeline.sidecar.web import (
+    brief,
     chat,
     context,
     embedding,
@@ -35,6 +36,7 @@ PAGES = (
     login,
     overview,
     search,
+    brief,
     episodes,
     episode,
     undo,

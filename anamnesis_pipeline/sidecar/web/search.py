@@ -46,6 +46,8 @@ CHOICES = {
     "top": {"10": "10", "25": "25", "50": "50"},
     "layer": asking.LAYERS,
 }
+BRIEFED = ("q", "project", "private")
+"""Fields that a briefing takes over."""
 MAX_SHOWN = max(map(int, CHOICES["top"]))
 """A larger explained page would have hundreds of kilobytes; scripts use the API."""
 FIRST_SHOWN = 5
@@ -107,6 +109,9 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
         **explained,
         "answer": answer,
         "toggled": toggled,
+        "briefing": asking.address_with(
+            "/dashboard/brief", {name: text for name, text in shown["asked"].items() if name in BRIEFED}
+        ),
         "to_come": to_come,
         "is_empty": is_empty,
         "nothing_good": NOTHING_GOOD,

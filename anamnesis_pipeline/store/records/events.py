@@ -87,6 +87,15 @@ class EventRecords:
         """Return the newest events of this episode, in their order. An event of several episodes names the first."""
         return self._newest({"episode_id": sought(episode_id)}, limit)
 
+    def reads_since(self, when: datetime) -> dict[str, int]:
+        """Return id -> number of kept events since a time in which an episode was read alone: opened, cited, or the
+        only answer.
+        """
+        match = {"kind": str(Happening.READ), "at": {"$gte": instant(when)}, "episodes": 1}
+        with self._gateway.read() as tables:
+            rows = tables["events"].sums(match, by=["episode_id"])
+        return {row["episode_id"]: row["rows"] for row in rows}
+
     def counts(self) -> dict[str, int]:
         """Return kind -> number of events that are kept, for all kinds."""
         with self._gateway.read() as tables:

@@ -1,6 +1,7 @@
 """The queries that were asked of the memory, and what they found."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -113,6 +114,13 @@ class QueryRecords:
                 last.pop(query, None)  # the query that was asked last comes last
                 last[query], times[query] = row, times.get(query, 0) + 1
         return [_query(row, times[query]) for query, row in reversed(last.items())][:limit]
+
+    def found_since(self, when: datetime) -> dict[str, int]:
+        """Return id -> number of queries since a time that found the episode."""
+        with self._gateway.snapshot() as tables:
+            asked = tables["query_log"].find({"asked_at": {"$gte": instant(when)}, "found": {"$gt": 0}}, ["number"])
+            found = tables["query_results"].among("number", [row["number"] for row in asked], ["episode_id"])
+            return dict(Counter(row["episode_id"] for row in found))
 
     def every(self) -> dict[int, AskedQuery]:
         """Return number -> query, each time that it was asked, the oldest first."""
