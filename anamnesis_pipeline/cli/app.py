@@ -42,7 +42,7 @@ from anamnesis_pipeline.cli.gc import gc
 from anamnesis_pipeline.cli.install import install as install_command
 from anamnesis_pipeline.cli.install import uninstall as uninstall_command
 from anamnesis_pipeline.cli.reembed import Answer
-from anamnesis_pipeline.cli.remember import remember
+from anamnesis_pipeline.cli.remember import note, remember
 from anamnesis_pipeline.cli.search import queries as queries_command
 from anamnesis_pipeline.cli.sessions import remember_shown
 from anamnesis_pipeline.cli.sessions import sessions as sessions_command
@@ -96,6 +96,7 @@ app.command("import")(import_file)
 app.command("gc")(gc)
 app.command("upload")(upload_command)
 app.command("remember")(remember)
+app.command("note")(note)
 app.command("queries")(queries_command)
 app.command("sessions")(sessions_command)
 app.command("show")(show_command)

@@ -1,15 +1,16 @@
-"""`anamnesis remember`: keep one thing for later sessions, through the running service or in the store itself."""
+"""`anamnesis remember` and `note`: keep something for later, through the running service or in the store itself."""
 
 import json
 import os
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from anamnesis_pipeline import settings as settings_file
-from anamnesis_pipeline.cli.local_services import ask_sidecar, refusal, store_to_write
+from anamnesis_pipeline.cli.local_services import ask_sidecar, refusal, require_stored, store_to_write
 from anamnesis_pipeline.cli.sessions import AsJson
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.parsing.text.wording import one_line, printable, project_name
@@ -17,7 +18,9 @@ from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.folder_project import current_project
 from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.posting import EpisodeWriter
+from anamnesis_pipeline.services.rolling import Delta, diary_entry, upsert
 from anamnesis_pipeline.services.schemas import EpisodeIn, TypeName
+from anamnesis_pipeline.services.short_ids import whole_session_id
 from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
 
@@ -37,7 +40,7 @@ def remember(
 ) -> None:
     """Keep one thing for later sessions, with secrets masked. Says what it replaced and what says nearly the same."""
     settings = settings_file.load()
-    note = note_of(
+    kept = note_of(
         text,
         project=project or _project_here(settings),
         instance=settings.machine,
@@ -47,8 +50,52 @@ def remember(
         subject=subject,
         replaces=replaces,
     )
-    body = keep(settings, note, dry_run=dry_run)
+    body = keep(settings, kept, dry_run=dry_run)
     typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(body, dry_run=dry_run))
+
+
+def note(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to note.")],
+    session: Annotated[
+        str | None, typer.Option(help="Session that it is about, or a unique prefix; default: today's diary.")
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="Default: that of the session, or of the current folder.")] = None,
+) -> None:
+    """Add a line with its time to today's diary, or to the notes of a session."""
+    settings = settings_file.load()
+    session_id, now = "", datetime.now(UTC)
+    if session is not None:
+        require_stored(settings)
+        with closing(open_to_read(settings)) as store:
+            session_id = whole_session_id(store, session)
+    own = project or ("" if session_id else _project_here(settings))
+    delta = diary_entry(text, settings.machine, "" if own == NO_PROJECT else own, now, session_id)
+    typer.echo(f"Noted: {printable(note_down(settings, delta))}")
+
+
+def note_down(settings: Settings, delta: Delta) -> str:
+    """Return the id of the notes that a text was added to, by the running service or in the store itself.
+
+    :raises GiveUp: it is refused.
+    """
+    body: dict[str, Any] = {
+        "handle": delta.handle,
+        "session_id": delta.session_id,
+        "delta": delta.text,
+        "machine": delta.machine,
+        "tags": list(delta.tags),
+        "project": delta.project or None,
+    }
+    try:
+        status, answer = ask_sidecar(settings, "POST", "/api/episodes/rolling/upsert", body)
+    except ServiceUnreachable:
+        with store_to_write(settings) as store:
+            redactor = open_redactor(effective_settings(store))
+            writer = EpisodeWriter(store, redactor.mask_text, open_pieces(), None)
+            return upsert(store, writer, delta, lambda: datetime.now(UTC)).episode.episode_id
+    if status in {200, 201} and isinstance(answer, dict):
+        return str(answer["episode_id"])
+    raise refusal(status, answer, "the note")
 
 
 def keep(settings: Settings, note: EpisodeIn, *, dry_run: bool) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Counts of episodes by layer, kind, month, project, type, source or instance, as every way in reads them."""
+"""Counts of episodes by one of their fields, or by time, as every way in reads them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -46,8 +46,8 @@ def counts_body(
     included: Sequence[str] = (),
     limit: int = MAX_VALUES,
 ) -> CountsOut:
-    """Count the episodes that pass a filter by one of their fields; the values with the most first, months latest
-    first.
+    """Count the episodes that pass a filter by one of their fields; the values with the most first, months, days
+    and hours latest first.
 
     :param now: when the layers are those.
     :param included: names of private projects and sources to count like others; `*`: all.
@@ -69,7 +69,7 @@ def counts_body(
 def grouped(store: Store, by: Grouping, where: EpisodeFilter, now: datetime) -> Mapping[str, int]:
     """Return value -> episodes that pass a filter. What states nothing has the type ``."""
     groups = store.overview.groups(by, where, now)
-    if by == "month":
+    if by in ("month", "day", "hour"):
         return dict(sorted(groups.items(), reverse=True))
     if by != "type":
         return groups

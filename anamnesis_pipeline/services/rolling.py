@@ -12,6 +12,9 @@ from anamnesis_pipeline.services.posting import EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.store.base import Store
 
 ROLLING_KIND = "rolling"
+NOTES_HANDLE, DIARY_HANDLE = "notes", "diary"
+"""Author of a person's notes on a session; tag of a diary, and its author where it is of no project."""
+MAX_HANDLE_CHARS = 60
 MAX_CHARS = 30_000
 """Max characters of a rolling episode, so few that all its passages get vectors before an upsert is answered."""
 KEPT_CHARS = 14_900
@@ -50,6 +53,18 @@ class Rolled:
     created: bool
     appended: bool
     closed: str | None = None
+
+
+def diary_entry(text: str, machine: str, project: str, now: datetime, session_id: str = "") -> Delta:
+    """Return a note as an addition to the notes of a session; without one, to the diary of a project for a day (UTC).
+
+    :param project: in which it is kept; empty with a session: that of the session.
+    """
+    if session_id:
+        return Delta(NOTES_HANDLE, session_id, text, machine, project=project)
+    # an id holds the first 8 characters of a session: a day
+    handle = project[-MAX_HANDLE_CHARS:].strip() or DIARY_HANDLE
+    return Delta(handle, f"{now:%Y%m%d}-{DIARY_HANDLE}", text, machine, (DIARY_HANDLE,), project)
 
 
 def rolling_id(machine: str, handle: str, session_id: str) -> str:

@@ -1,6 +1,7 @@
 """`anamnesis remember` into a store on disk, without a service."""
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -51,3 +52,15 @@ def test_secret_is_masked_and_a_wrong_type_is_refused() -> None:
     assert secret not in json.dumps(remember(f"the token is {secret}"))
     assert typed("remember", "x", "--type", "gossip").exit_code == 2
     assert "start it with" in refused("remember", "x", "--dry-run")
+
+
+def test_notes_of_a_day_are_one_episode_with_times() -> None:
+    first = said("note", "the valve leaks", "--project", "shop").split()[-1]
+    assert said("note", "the valve is shut", "--project", "shop").split()[-1] == first
+    assert said("note", "a lamp", "--project", "home").split()[-1] != first
+    told = said("show", first, "--raw") if "--raw" in said("show", "--help") else said("show", first)
+    assert re.search(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] the valve leaks", told)
+    assert "the valve is shut" in told
+    of_session = said("note", "it went well", "--session", "5e550000-1")
+    assert "5e550000" in of_session
+    assert "the valve leaks" in said("search", "valve leaks", "--project", "shop")

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from anamnesis_pipeline.services import rolling
 from anamnesis_tests.sidecar.conftest import TestServices, problem
+from anamnesis_tests.support.page_reading import read
 from anamnesis_tests.support.samples import parsed, part, segment
 
 SESSION = "258c7280-ae70-4798-800f-63464d01a85d"
@@ -148,3 +149,16 @@ def test_forgetting_a_session_forgets_its_notes(client: TestClient) -> None:
     reply = client.post("/api/forget", json={"session_id": SESSION, "dry_run": False})
     assert reply.status_code == 200, reply.text
     assert client.get(f"/api/episodes/{ID}").status_code == 404
+
+
+def test_note_of_page_is_read_with_its_time(client: TestClient) -> None:
+    form = read(client, "/dashboard/sessions").select_one("#note")
+    address = str(form.select_one("#note-it")["hx-post"])
+    for text in ("the valve leaks", "the valve is shut"):
+        assert client.post(address, data={"text": text, "project": "shop"}).status_code == 200
+    (notes,) = client.get("/api/episodes?kind=rolling&include=raw&project=shop").json()["items"]
+    first, second = notes["raw_exchange"].split("\n\n")
+    assert re.fullmatch(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] the valve leaks", first)
+    assert second.endswith("] the valve is shut")
+    assert notes["tags"] == ["diary"]
+    assert client.post(address, data={"text": " "}).status_code == 422

@@ -115,6 +115,7 @@ def test_groups_count_each_episode_once_under_its_value(store: Store) -> None:
     assert by["layer"] == {"semantic": 3, "episodic": 2, "working": 2, "codebase": 1, "procedural": 1}
     assert by["kind"] == {"record": 3, "exchange": 2, "note": 2, "chat": 1, "code": 1}
     assert by["month"] == {DAY.strftime("%Y-%m"): 8, (DAY - timedelta(days=31)).strftime("%Y-%m"): 1}
+    assert by["day"][DAY.strftime("%Y-%m-%d")] == by["hour"][DAY.strftime("%Y-%m-%dT%H")] == 8
     assert by["type"] == {"exchange": 2, "note": 2, "": 1, "chat": 1, "code": 1, "fact": 1, "procedure": 1}
     assert (by["source"], by["instance"]) == ({"direct": 7, "chat": 1, "logs": 1}, {"main": 8, "other": 1})
     assert next(iter(by["layer"])) == "semantic"

@@ -80,9 +80,9 @@ def count_episodes(
     limit: Annotated[int, Query(ge=1, le=MAX_VALUES, description="Max values; the others are counted together")] = 100,
     include_private: IncludePrivate = NO_NAMES,
 ) -> Response:
-    """Count the episodes that pass the filters by layer, kind, month (UTC), project, type, source or instance: values
-    with the most episodes first, months latest first. Each episode counts once. Without filters, private episodes are
-    counted together, and not named.
+    """Count the episodes that pass the filters by layer, kind, project, type, source or instance, those with the most
+    episodes first; or by month, day or hour (UTC), the latest first. Each episode counts once. Without filters,
+    private episodes are counted together, and not named.
     """
     private, now = services.engine.private(), datetime.now(UTC)
     return json_reply(counts_body(services.store, private, by, now, where, include_private, limit))

@@ -9,14 +9,14 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from anamnesis_pipeline.services.fields import WORDED_PATTERN, Name, Tags
-from anamnesis_pipeline.services.rolling import MAX_DELTA_CHARS, Delta, Rolled, upsert
+from anamnesis_pipeline.services.rolling import MAX_DELTA_CHARS, MAX_HANDLE_CHARS, Delta, Rolled, upsert
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(prefix="/api/episodes/rolling", tags=["episodes"], responses=PROBLEMS)
 
-Handle = Annotated[str, Field(max_length=60, pattern=WORDED_PATTERN)]
+Handle = Annotated[str, Field(max_length=MAX_HANDLE_CHARS, pattern=WORDED_PATTERN)]
 
 
 class DeltaIn(BaseModel):

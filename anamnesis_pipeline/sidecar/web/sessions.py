@@ -1,16 +1,18 @@
 """Sessions: a list, and a page to read one from top to bottom."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Path, Query
+from fastapi import Form, Path, Query
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from anamnesis_pipeline.model import EpisodeFilter, Segment
 from anamnesis_pipeline.parsing.text.transcripts import SPEAKERS
+from anamnesis_pipeline.services.rolling import MAX_DELTA_CHARS, diary_entry, upsert
 from anamnesis_pipeline.services.session_reading import (
     CHUNK_CURSOR,
     SPOKEN,
@@ -22,7 +24,7 @@ from anamnesis_pipeline.services.session_reading import (
 )
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
-from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, session_link
+from anamnesis_pipeline.sidecar.web.html import episode_link, fragment, page, page_router, session_link, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 PATH = "/dashboard/sessions"
@@ -73,6 +75,26 @@ def session_lines(
     waiting = undo_of(request).waiting()
     episodes = [chunk.episode for chunk in found.items if chunk.episode.episode_id not in waiting]
     return fragment("session_lines.html", row=row, episodes=episodes, is_more=found.next_cursor is not None)
+
+
+@router.post(f"{PATH}/note")
+def add_note(
+    services: Uses,
+    text: Annotated[str, Form(max_length=MAX_DELTA_CHARS)],
+    session_id: Annotated[str, Form(max_length=200)] = "",
+    project: Annotated[str, Form(max_length=200)] = "",
+) -> Response:
+    """Add a note to a session, or to today's diary."""
+    if not text.strip():
+        raise HTTPException(422, "Write the note first.")
+    machine, now = services.settings.machine, datetime.now(UTC)
+    if session_id:
+        row = find_session(services.store, session_id, EpisodeFilter())
+        delta = diary_entry(text, row.machine or machine, row.project, now, row.session_id)
+    else:
+        delta = diary_entry(text, machine, project.strip(), now)
+    rolled = upsert(services.store, services.poster, delta, lambda: now)
+    return told("Noted." if rolled.appended else "Noted already.", link=episode_link(rolled.episode.episode_id))
 
 
 @router.get(f"{PATH}/{{session_id}}")

@@ -114,6 +114,8 @@ _KIND: Document = {
 _GROUPED: dict[str, Any] = {
     "kind": _KIND,
     "month": {"$substrBytes": ["$timestamp", 0, 7]},
+    "day": {"$substrBytes": ["$timestamp", 0, 10]},
+    "hour": {"$substrBytes": ["$timestamp", 0, 13]},
     "project": "$project",
     "source": "$source",
     "instance": "$instance",

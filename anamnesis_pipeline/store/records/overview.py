@@ -12,9 +12,9 @@ from anamnesis_pipeline.store.memory_layers import PROCEDURE
 from anamnesis_pipeline.store.tables import NOT_EMPTY, NOT_NULL, TEXT
 
 EVERYTHING = EpisodeFilter(include_superseded=True)
-Grouping = Literal["layer", "kind", "month", "project", "type", "source", "instance"]
-"""What episodes are counted by. `month`: `2026-05`, in UTC. `type`: of a record, the type among its tags; else the
-kind.
+Grouping = Literal["layer", "kind", "month", "day", "hour", "project", "type", "source", "instance"]
+"""What episodes are counted by. `month`, `day`, `hour`: `2026-05`, `2026-05-17`, `2026-05-17T09`, in UTC. `type`: of a
+record, the type among its tags; else the kind.
 """
 RECORD_TYPES = sorted({*map(str, RecordType), PROCEDURE})
 _UNREAD: Match = {

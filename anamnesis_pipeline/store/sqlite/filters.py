@@ -246,6 +246,8 @@ _KEPT_AWAY = """SELECT count(*) FROM (
 _GROUPED = {
     "kind": _KIND,
     "month": "substr(e.timestamp, 1, 7)",
+    "day": "substr(e.timestamp, 1, 10)",
+    "hour": "substr(e.timestamp, 1, 13)",
     "project": "e.project",
     "source": "e.source",
     "instance": "e.instance",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Barrier, Event
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 import pytest
@@ -22,7 +22,7 @@ from anamnesis_pipeline.sidecar.host_state import gpus_of, host_state
 from anamnesis_pipeline.sidecar.overview_stats import points_of, sentence_of
 from anamnesis_pipeline.sidecar.present_problems import Growth, present_problems
 from anamnesis_pipeline.sidecar.resources import Answer, Place, Resource, Resources, masked
-from anamnesis_pipeline.store.records.overview import Census
+from anamnesis_pipeline.store.records.overview import Census, Grouping
 from anamnesis_tests.sidecar.conftest import Post, TestServices, raising, wait_for
 from anamnesis_tests.support.chat_services import ChatServer
 from anamnesis_tests.support.samples import put
@@ -366,7 +366,7 @@ def test_counts_by_any_field_add_up_to_the_total(client: TestClient, services: T
     post("The harbour crane", episode_id="b", project="zoo", timestamp="2026-02-02T12:00:00Z")
     put(services.store, "c", "text", kind="exchange", source="logs")
     post("The safe", episode_id="d", project="secret", kind="quokka")
-    for by in ("layer", "kind", "month", "project", "type", "source", "instance"):
+    for by in get_args(Grouping):
         body = client.get("/api/counts", params={"by": by}).json()
         assert (body["total"], body["private"], body["others"]) == (4, 1, 0), by
         assert sum(each["episodes"] for each in body["counts"]) == 3, by
