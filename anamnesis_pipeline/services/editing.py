@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict, EpisodeNo
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import SearchQuery
 from anamnesis_pipeline.services.fields import WHOLE, EpisodeId, Kind, Name, QueryText, Tag, Tags, Time, field_errors
 from anamnesis_pipeline.services.posting import EpisodeWriter
@@ -228,7 +229,7 @@ def selected(store: Store, engine: Engine, wanted: BulkEditIn) -> Selected:
             track=False,
             include_private=tuple(wanted.include_private),
         )
-        hits = engine.search(question).hits
+        hits = [hit for hit in engine.search(question).hits if hit.confidence is not Confidence.WEAK]
         return Selected([hit.episode.episode_id for hit in hits], len(hits))
     where = engine.visible(wanted.where(), wanted.include_private)
     return newest_of(store, where, wanted.limit, wanted.cursor)

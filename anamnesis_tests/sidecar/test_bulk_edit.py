@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.services.editing import BulkEditIn
-from anamnesis_tests.sidecar.conftest import Post, TestServices
+from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated
 
 ADD = {"action": "add_tags", "tags": ["blue"]}
 
@@ -34,6 +34,13 @@ def test_what_a_search_finds_is_tagged_after_a_dry_run(client: TestClient, post:
     assert edited(client, ADD, query="zeppelin hangar", limit=1, dry_run=False)["changed"] == 1
     assert (fields(client, "a")[0], fields(client, "b")[0]) == (["blue"], [])
     assert edited(client, ADD, query="zeppelin hangar", limit=1, dry_run=False)["unchanged"] == 1
+
+
+def test_weak_hits_of_a_search_are_not_edited(client: TestClient, services: TestServices, post: Post) -> None:
+    know_the_unrelated(services.store)
+    post("The zeppelin hangar burns", episode_id="a")
+    post("The lighthouse keeper sleeps", episode_id="b")
+    assert edited(client, ADD, query="zeppelin hangar burns")["matched"] == 1
 
 
 def test_filters_select_page_by_page(client: TestClient, post: Post) -> None:

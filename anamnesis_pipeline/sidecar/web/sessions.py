@@ -24,7 +24,7 @@ from anamnesis_pipeline.services.session_reading import (
 )
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
-from anamnesis_pipeline.sidecar.web.html import episode_link, fragment, page, page_router, session_link, told
+from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, session_link, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
 
 PATH = "/dashboard/sessions"
@@ -94,7 +94,7 @@ def add_note(
     else:
         delta = diary_entry(text, machine, project.strip(), now)
     rolled = upsert(services.store, services.poster, delta, lambda: now)
-    return told("Noted." if rolled.appended else "Noted already.", link=episode_link(rolled.episode.episode_id))
+    return told(f"Noted{'' if rolled.appended else ' already'}: {rolled.episode.episode_id}")
 
 
 @router.get(f"{PATH}/{{session_id}}")

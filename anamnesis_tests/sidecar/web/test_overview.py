@@ -178,3 +178,23 @@ def test_checks_are_kept_until_they_are_wanted_anew(client: TestClient, post: Po
     anew = client.post("/dashboard/health/checks", headers=FORM)
     assert "clock" in [b.text for b in page_of(anew).select("b")]
     assert "Checked again." in anew.headers["hx-trigger"]
+
+
+def test_overview_counts_by_layer_kind_type_and_month(client: TestClient, post: Post) -> None:
+    post("The zeppelin", episode_id="a", kind="decision", timestamp="2026-03-01T12:00:00Z")
+    post("The crane", episode_id="b", kind="odd", timestamp="2026-02-28T12:00:00Z")
+    client.get("/api/episodes/b")
+    soup = read(client, "/dashboard")
+    shown = {
+        name: {bar.span.text.strip(): bar.meter["value"] for bar in card(soup, f"{name}-title").select(".bars > div")}
+        for name in ("layers", "kinds", "types", "months")
+    }
+    assert shown["layers"] == {"semantic": "1", "episodic": "1"}
+    assert shown["kinds"] == {"decision": "1", "odd": "1"}
+    assert shown["types"] == {"decision": "1", "(none)": "1"}
+    assert list(shown["months"]) == ["2026-03", "2026-02"]
+    for name in ("layers", "kinds", "types", "months"):
+        link = card(soup, f"{name}-title").select_one(".bars a")
+        assert len(read(client, str(link["href"])).select("li.episode")) == 1, name
+    (hot,) = card(soup, "hot-title").select(".lines a")
+    assert hot.text == "The crane"
