@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from anamnesis_pipeline.cli.app import app as command_line
 from anamnesis_pipeline.pipeline.source_specs import SpecFields
 from anamnesis_pipeline.services.crawler_control import SourceTestIn
-from anamnesis_pipeline.services.pointers import PointerIn
 from anamnesis_pipeline.services.editing import BulkEditIn
+from anamnesis_pipeline.services.pointers import PointerIn
 from anamnesis_pipeline.services.schemas import EpisodeIn, SearchIn
 from anamnesis_pipeline.settings import ENV_PREFIX, Settings
 

@@ -19,10 +19,10 @@ from anamnesis_pipeline.services.fields import WHOLE, EpisodeId, Kind, Name, Que
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.schemas import EpisodeChanges, LayerName, TypeName
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.memory_layers import PINNED
 from anamnesis_pipeline.store.records.statuses import Cause
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
-PINNED = "pinned"
 MAX_EDITED = 1_000
 """Max episodes of one bulk edit; each is a transaction."""
 MAX_FOUND = 100

@@ -21,7 +21,7 @@ from anamnesis_pipeline.sidecar.web import asking
 from anamnesis_pipeline.sidecar.web.edits import BY_A_PERSON
 from anamnesis_pipeline.sidecar.web.html import fragment, page, page_router, told
 from anamnesis_pipeline.sidecar.web.undo import undo_of
-from anamnesis_pipeline.store.memory_layers import PINNED, layer_of
+from anamnesis_pipeline.store.memory_layers import layer_of
 
 PATH = "/dashboard/episodes"
 PER_PAGE = 25
