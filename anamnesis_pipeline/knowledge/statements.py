@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 
-from anamnesis_pipeline.knowledge.wording import CONSEQUENCES, CORRECTED, NEGATIONS, REJECTED, VERBS
+from anamnesis_pipeline.knowledge.wording import BECAUSE, CONSEQUENCES, CORRECTED, NEGATIONS, REJECTED, VERBS
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
 STEM = 6
@@ -56,6 +56,8 @@ class Claim:
 
     text: str
     stems: frozenset[str]
+    subject: frozenset[str]
+    """Its stems without those of its reason."""
     values: frozenset[str]
     amounts: tuple[tuple[str, str], ...]
     rejected: frozenset[str]
@@ -80,6 +82,7 @@ def claim_of(text: str) -> Claim:
     return Claim(
         text,
         frozenset(stems_of(words)),
+        frozenset(stems_of(_WORD.findall(BECAUSE.sub("", text).lower()))),
         frozenset(each for word in words for each in (word, word.removesuffix("s")) if each in _EXCLUSIVE),
         _amounts(words),
         frozenset(rejected),
@@ -143,9 +146,9 @@ class Weights:
         return sum(math.log(1 + self._count / (1 + self._having[stem])) for stem in stems)
 
     def shared(self, one: Claim, other: Claim) -> float:
-        """Return the weight of what both are about, as a share of that of the shorter one, in [0, 1]."""
-        least = min(self.of(one.stems), self.of(other.stems))
-        return self.of(one.stems & other.stems) / least if least else 0.0
+        """Return the weight of the subject that both have, as a share of that of the shorter one, in [0, 1]."""
+        least = min(self.of(one.subject), self.of(other.subject))
+        return self.of(one.subject & other.subject) / least if least else 0.0
 
     def alike(self, one: Claim, other: Claim) -> float:
         """Return the weight of what both are about, as a share of that of both together, in [0, 1]."""

@@ -105,6 +105,8 @@ REJECTED = re.compile(
     _I,
 )
 """What is turned down, and what by."""
+BECAUSE = re.compile(r"\b(?:because|since|so that|weil|denn|damit|porque|ya que|parce que|car)\b.*", _I)
+"""The reason of a sentence."""
 CONSEQUENCES = re.compile(
     r"\b(?:or|otherwise|else|so that|because|since|if|when|until|unless|oder|sonst|weil|wenn|porque|si|sinon)\b.*", _I
 )

@@ -25,6 +25,7 @@ from anamnesis_pipeline.services.topics import TopicChange
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
+from anamnesis_pipeline.store.memory_layers import PINNED
 from anamnesis_pipeline.store.records.proposals import Proposed
 from anamnesis_pipeline.store.values import instant
 
@@ -254,6 +255,9 @@ class Proposals:
 
     def _accept_by_policy(self, kind: Kind) -> None:
         for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.OPEN, kind):
+            changed = self._store.episodes.heads([edit.episode_id for edit in proposal.change.statuses])
+            if any(PINNED in head.tags for head in changed.values()):
+                continue  # what is pinned is for a person to decide
             self._store.proposals.accept(proposal.proposal_id, POLICY, datetime.now(UTC), f"policy of {kind}: auto")
 
     def _is_private(self, proposal: Proposal) -> bool:

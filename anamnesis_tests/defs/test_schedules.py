@@ -221,7 +221,7 @@ def test_dream_runs_for_what_came_and_fails_with_one_detector(
     made = {each.asset_key.to_user_string() for each in run.asset_materializations_for_node("proposals")}
     assert {"proposals/DuplicateNotes", "proposals/Promotions"} <= made
     assert "proposals/RepeatedErrors" not in made
-    assert [each.kind for each in memory.store.proposals.page(10)] == ["merge"]
+    assert "merge" in {each.kind for each in memory.store.proposals.page(10)}
     report = last_run(memory.store)
     assert report is not None
     assert report.problems == {"RepeatedErrors": "broken"}

@@ -25,8 +25,8 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import Tables
 from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
 from anamnesis_tests.support.archived_logs import DAY, OTHER, SESSION, Home, record
+from anamnesis_tests.support.worked_sessions import REFUSED, called, migration
 
-REFUSED = "psycopg2.OperationalError: connection to localhost, port 5433 failed: Connection refused"
 PROJECT = "/code/shop"
 
 
@@ -48,27 +48,9 @@ def proposals_of(home: Home, private: Private = NOTHING_PRIVATE) -> Proposals:
     return Proposals(home.store, writer, topics, private)
 
 
-def called(script: str, output: str, at: int, session: str, **result: Any) -> list[dict[str, Any]]:
-    """A command and its output."""
-    call = f"toolu_{session[:4]}_{at}"
-    use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": script}}
-    back = {"type": "tool_result", "tool_use_id": call, "content": output, **result}
-    asked = record("assistant", "", at, session)
-    asked["message"]["content"] = [use]
-    answered = record("user", "", at, session, uuid=f"{session[:4]}-r{at}")
-    answered["message"]["content"] = [back]
-    return [asked, answered]
-
-
-def migrate(home: Home, session: str, at: int, then: str = "Thanks, all good now.") -> None:
+def migrate(home: Home, session: str, at: int) -> None:
     """A session in which the same error is met, and fixed."""
-    lines = [record("user", "run the migrations of the shop database", at, session)]
-    lines += called("alembic upgrade head", REFUSED, at + 1, session, is_error=True)
-    lines += called("docker compose up -d db", "Started", at + 2, session)
-    lines += called("alembic upgrade head", "done", at + 3, session)
-    lines += [record("assistant", "The fix was to start the db container first.", at + 4, session)]
-    lines += [record("user", then, at + 5, session)]
-    home.write(lines, f"-code-shop/{session}.jsonl")
+    home.write(migration(session, at), f"-code-shop/{session}.jsonl")
 
 
 def post(home: Home, text: str, at: int, project: str = PROJECT, type: Any = "decision", **fields: Any) -> Episode:
@@ -289,6 +271,12 @@ def test_policy_accepts_what_can_be_undone(home: Home) -> None:
     assert (merge.kind, merge.decided_by) == (Kind.MERGE, POLICY)
     proposals_of(home).undo(merge.proposal_id, "Ada")
     assert home.store.episodes.get(merge.episode_ids)[merge.change.statuses[0].episode_id].status == "active"
+
+
+def test_policy_leaves_what_is_pinned_to_a_person(home: Home) -> None:
+    post(home, "The staging database runs on port 5433", 1, tags=["pinned"])
+    post(home, "Staging database: port 5433", 2)
+    assert kinds(dreamt(home, dream_auto=("merge",))) == ["merge"]
 
 
 def test_policy_names_kinds_that_are_undone_exactly() -> None:
