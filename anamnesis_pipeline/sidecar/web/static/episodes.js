@@ -22,10 +22,13 @@
 
   // Enter in a field would submit these forms, which have no address.
   document.addEventListener("submit", (event) => {
-    if (event.target.id === "supersede") event.preventDefault();
-    if (event.target.id !== "chosen") return;
+    if (event.target.id === "supersede" || event.target.id === "chosen") event.preventDefault();
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches("#bulk-tag, #bulk-reason")) return;
     event.preventDefault();
-    document.querySelector("#bulk-tags button")?.click();
+    event.target.closest("details").querySelector("button").click();
   });
 
   // Every button of an episode's page replaces it, with all other forms.
