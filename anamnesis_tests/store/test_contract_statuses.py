@@ -1,6 +1,7 @@
 """Contract: each change of an episode's status is in its history, with who and why, and goes with the episode."""
 
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from anamnesis_pipeline.model import Episode, EpisodeFilter, Status
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.statuses import Cause, StatusChange
-from anamnesis_tests.support.samples import passages, put
+from anamnesis_tests.support.samples import DAY, passages, put
 
 PERSON = Cause("Ada", "we measured it again")
 
@@ -101,3 +102,22 @@ def test_an_interrupted_change_leaves_no_history(store: Store) -> None:
     with pytest.raises(Exception, match="changed meanwhile"):
         store.episodes.replace(replace(held, status="invalidated"), passages("text"), "another hash", PERSON)
     assert store.statuses.history("a", 10) == []
+
+
+def test_history_is_restored_once_and_leaves_statuses(store: Store) -> None:
+    put(store, "a", "x", status="superseded", superseded_by="b")
+    put(store, "b", "x")
+    put(store, "c", "x")
+    edit(store, "c", status="challenged")
+    its = store.statuses.history("c", 10)
+    at = DAY - timedelta(days=1)
+    came = [
+        StatusChange("a", "active", "superseded", "b", "Ada", "later", at),
+        StatusChange("c", "active", "invalidated", None, "Eve", "wrong", at),
+        StatusChange("gone", "active", "invalidated", None, "Eve", "wrong", at),
+    ]
+    for _ in range(2):
+        store.statuses.restore(came, {"a": at, "b": at})
+    assert store.statuses.histories(["a", "b", "c", "gone"], 10) == {"a": came[:1], "c": its}
+    held = store.episodes.get(["a", "b", "c"])
+    assert (held["a"].superseded_at, held["b"].superseded_at, held["c"].status) == (at, None, "challenged")

@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from anamnesis_pipeline.model import HOLDING, Status
-from anamnesis_pipeline.store.gateway import Gateway, Row, Tables
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, by_rows
 from anamnesis_pipeline.store.values import instant, moment, sought
 
 STATUS_FIELDS = ("number", "episode_id", "status", "superseded_by", "superseded_at")
@@ -68,24 +69,26 @@ class StatusRecords:
         :param changes: oldest first.
         :param since: id -> since when an episode holds no longer; for those of `changes` and others.
         """
-        ids = sorted({*since, *(change.episode_id for change in changes)})
+        told: dict[str, list[StatusChange]] = {episode_id: [] for episode_id in since}
+        for change in changes:
+            told.setdefault(change.episode_id, []).append(change)
+        for batch in by_rows(list(told.items()), lambda each: 1 + len(each[1])):
+            self._gateway.write(partial(_restore, told=dict(batch), since=since))
 
-        def work(tables: Tables) -> None:
-            known = {row["episode_id"] for row in tables["status_history"].among("episode_id", ids, ["episode_id"])}
-            rows = tables["episodes"].among("episode_id", ids, STATUS_FIELDS)
-            held = {row["episode_id"]: row for row in rows if row["episode_id"] not in known}
-            dated = [
-                {"number": row["number"], "superseded_at": instant(since[episode_id])}
-                for episode_id, row in held.items()
-                if episode_id in since and row["status"] not in HOLDING and row["superseded_at"] is None
-            ]
-            if dated:
-                tables["episodes"].put(dated)
-            if told := [_row(change) for change in changes if change.episode_id in held]:
-                tables["status_history"].insert(told)
 
-        if ids:
-            self._gateway.write(work)
+def _restore(tables: Tables, told: Mapping[str, Sequence[StatusChange]], since: Mapping[str, datetime]) -> None:
+    known = {row["episode_id"] for row in tables["status_history"].among("episode_id", told, ["episode_id"])}
+    rows = tables["episodes"].among("episode_id", told, STATUS_FIELDS)
+    held = {row["episode_id"]: row for row in rows if row["episode_id"] not in known}
+    dated = [
+        {"number": row["number"], "superseded_at": instant(since[episode_id])}
+        for episode_id, row in held.items()
+        if episode_id in since and row["status"] not in HOLDING and row["superseded_at"] is None
+    ]
+    if dated:
+        tables["episodes"].put(dated)
+    if changes := [_row(change) for episode_id in held for change in told[episode_id]]:
+        tables["status_history"].insert(changes)
 
 
 def _change(row: Row) -> StatusChange:
