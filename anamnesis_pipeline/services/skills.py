@@ -24,8 +24,8 @@ from anamnesis_pipeline.store.base import Store
 MAX_SKILLS = 3
 CANDIDATES = 12
 """Hits considered of each search: sections of topics among them are no lessons."""
-SECTIONS = 500
-"""Sections of topics among which one of lessons is looked for, the newest."""
+LOOKED_AT = 200
+"""Episodes among which a lesson or procedure is looked for, to say whether any is known; the newest."""
 LESSON, PROCEDURE = "lesson", "procedure"
 BESIDE_BEST = 0.7
 """Least share of the best one's certainty: of 48 made prompts it leaves the one meant, and half of the others."""
@@ -76,13 +76,19 @@ def skills_for(store: Store, engine: Engine, prompt: str, place: Place, most: in
     """
     if not says_what_it_asks(prompt):
         return Skills(reason=TOO_SHORT)
-    everywhere = () if engine.private().is_of(EVERYWHERE) else (EVERYWHERE,)
-    projects = (*place.projects, *everywhere) if place.projects else ()
-    is_known, found, problems = False, list[tuple[float, Hit]](), list[str]()
+    projects = (*place.projects, EVERYWHERE) if place.projects else ()
+    private, is_known = engine.private(), False
+
+    def is_shown(episode: Episode) -> bool:
+        is_own = not projects or episode.project in place.projects  # by full name
+        return _is_skill(episode) and (is_own or (episode.project == EVERYWHERE and not private.holds(episode)))
+
+    found, problems = list[tuple[float, Hit]](), list[str]()
     for where in (replace(_POSTED, projects=projects), replace(_WRITTEN, projects=projects)):
-        stored = store.episodes.page(engine.visible(where, place.inside), SECTIONS if where.tags else 1).items
-        if not any(map(_is_skill, stored)):
+        stored = store.episodes.page(engine.visible(where, place.inside), LOOKED_AT).items
+        if not stored:
             continue
+        is_known = is_known or any(map(is_shown, stored))
         query = SearchQuery(
             searched(prompt),
             CANDIDATES,
@@ -94,9 +100,7 @@ def skills_for(store: Store, engine: Engine, prompt: str, place: Place, most: in
         )
         answer = engine.search(query)
         problems += answer.degraded
-        is_known = True
-        hits = [hit for hit in answer.hits if not projects or hit.episode.project in projects]  # by full name
-        clear = telling([hit for hit in hits if _is_skill(hit.episode)], is_stranger=place.is_stranger)
+        clear = telling([hit for hit in answer.hits if is_shown(hit.episode)], is_stranger=place.is_stranger)
         found += [(_certainty(hit), hit) for hit in clear]
     if not found:
         return Skills(reason="; ".join([NOT_NEAR if is_known else NONE_KNOWN, *problems[:1]]))

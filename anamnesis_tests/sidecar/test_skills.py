@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_tests.sidecar.conftest import Post, TestServices, know_the_unrelated, problem
 from anamnesis_tests.support.samples import put
 
@@ -24,7 +26,7 @@ def skills(client: TestClient, query: str, **asked: Any) -> dict[str, Any]:
     return body
 
 
-def put_lessons(services: TestServices, *entries: str) -> None:
+def put_lessons(services: TestServices, *entries: str, project: str = "acme") -> None:
     """A `lessons.md` as it is crawled: one section, a passage of each entry."""
     text = "\n".join(["# Lessons", "", *entries])
     put(
@@ -34,7 +36,7 @@ def put_lessons(services: TestServices, *entries: str) -> None:
         *entries,
         kind="document",
         source="box--memory",
-        project="acme",
+        project=project,
         path="/home/dev/.claude/projects/-acme/memory/topics/lessons.md",
         summary="Lessons",
         raw_exchange=text,
@@ -79,6 +81,16 @@ def test_skills_of_private_projects_stay_there(client: TestClient, services: Tes
     assert skills(client, WHY)["items"] == []
     assert skills(client, WHY, project="shop")["items"] == []
     assert [item["episode_id"] for item in skills(client, WHY, project="acme")["items"]] == ["l"]
+
+
+def test_skills_of_a_private_source_are_not_general(client: TestClient, services: TestServices, post: Post) -> None:
+    put_lessons(services, f"- {LESSON}", project="general")
+    post("Something else.", project="shop")
+    assert skills(client, WHY, project="shop")["items"] != []
+    removed = Source("box--memory", "box", "/home/dev", kind=DOCUMENTS, spec="memory")
+    services.store.files.put_sources([removed])
+    assert services.engine.private().keys == {removed.key}
+    assert skills(client, WHY, project="shop")["items"] == []
 
 
 def test_skills_of_general_apply_everywhere(client: TestClient, post: Post) -> None:
@@ -140,5 +152,7 @@ def test_start_tells_the_latest_lessons(client: TestClient, services: TestServic
     told = body["text"].split("Went wrong before; check before similar work:")[1]
     assert [n for n in range(7) if f"\u201cLesson {n}\u201d" in told] == [0, 1, 2, 3, 4]
     assert "7 lessons, to read before similar work" in body["text"]
+    again = {"query": "what about lesson 0 of lessons", "project": "acme", "session_id": "s1"}
+    assert "\u201cLesson 0\u201d" not in client.post("/api/context", json=again).json()["text"]
     handoff = client.get("/api/handoff", params={"project": "acme"}).json()
     assert [each["text"] for each in handoff["lessons"]][:2] == ["Lesson 0", "Lesson 1"]
