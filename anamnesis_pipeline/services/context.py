@@ -99,11 +99,14 @@ class LeftOut(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextPreview:
-    """The context of a session that was shown nothing yet, and the quotes left out of it."""
+    """The context of a session that was shown nothing yet, and the quotes left out of it. `no_skills` as of
+    `ContextAnswer`.
+    """
 
     projects: tuple[str, ...] = ()
     block: Block = field(default_factory=Block)
     left_out: tuple[tuple[LeftOut, Item], ...] = ()
+    no_skills: str = ""
 
 
 class ContextMaker:
@@ -173,7 +176,7 @@ class ContextMaker:
 
     def preview(self, asked: ContextRequest) -> ContextPreview:
         """Return what `make` answers a session that was shown nothing yet. Counts as neither shown nor retrieved."""
-        projects, left = self.projects(asked), list[tuple[LeftOut, Item]]()
+        projects, left, skills = self.projects(asked), list[tuple[LeftOut, Item]](), Skills()
         if asked.max_tokens < MIN_TOKENS:
             return ContextPreview(projects)
         if asked.query:
@@ -181,7 +184,8 @@ class ContextMaker:
             unclear = [hit for hit in hits if hit not in clear and hit.episode.episode_id not in self._hidden]
             parts = self._parts(hit.episode for hit in unclear)
             left += [(LeftOut.FLOOR, _item(hit, parts)) for hit in unclear]
-            sections = self._answering(asked, clear, self._skills(asked, projects))
+            skills = self._skills(asked, projects)
+            sections = self._answering(asked, clear, skills)
         else:
             sections = self._handoff(asked, projects).sections()
         sections = self._not_hidden(sections)
@@ -189,7 +193,8 @@ class ContextMaker:
         kept = [item for section in told for item in section.items]
         left += [(LeftOut.REPEATED, item) for section in sections for item in section.items if item not in kept]
         block, out = fitted(told, asked.max_tokens, content_words(asked.query), self._pieces)
-        return ContextPreview(projects, block, (*left, *((LeftOut.BUDGET, item) for item in out)))
+        left += [(LeftOut.BUDGET, item) for item in out]
+        return ContextPreview(projects, block, tuple(left), skills.reason)
 
     def handoff(self, asked: ContextRequest) -> tuple[tuple[str, ...], Handoff, Block]:
         """Return a request's projects, their state, and that state as a block, which names what is unknown. Not counted

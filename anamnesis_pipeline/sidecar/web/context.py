@@ -163,7 +163,8 @@ def _answered(services: Services, wanted: ContextRequest, hidden: Set[str]) -> d
     prompt_level = Level(
         "L2",
         "On the prompt",
-        "Put before Claude with what the user typed, where it answers it surely enough.",
+        "Put before Claude with what the user typed, where it answers it surely enough."
+        + (f" No lesson or procedure: {prompt.no_skills}." if prompt and prompt.no_skills else ""),
         "POST /api/context with query",
         waits_for="" if prompt else "a prompt",
     )

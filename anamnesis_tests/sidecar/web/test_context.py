@@ -66,6 +66,7 @@ def test_every_level_has_the_tokens_and_the_text_that_scripts_get(client: TestCl
     assert text_of(page, "L1") == handoff["text"]
     assert text_of(page, "L2") == prompt["text"]
     assert text_of(page, "L2").startswith(MEMORY_BEGINS)
+    assert "No lesson or procedure: no lesson and no procedure is known." in page.select_one("#L2").text
 
 
 @pytest.mark.usefixtures("quagga")
