@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.git_hook import change_hook
 from anamnesis_pipeline.errors import GiveUp
 from anamnesis_pipeline.runtime import claude_settings
 from anamnesis_pipeline.runtime.claude_settings import Entries, Hooks, Server, object_of
@@ -52,23 +53,42 @@ class Wanted:
 OfProject = Annotated[bool, typer.Option("--project/--user", help="Settings of this project, or of the user.")]
 OnlyHooks = Annotated[bool, typer.Option("--hooks", help="Only the hooks.")]
 OnlyMcp = Annotated[bool, typer.Option("--mcp", help="Only the MCP server.")]
+GitHook = Annotated[
+    bool, typer.Option("--git-hook", help="Only the hook post-commit of this git repository, which tells its drift.")
+]
 OnlySay = Annotated[bool, typer.Option("--dry-run", help="Only print the changes, as a diff.")]
 
 
 def install(
-    project: OfProject = False, hooks: OnlyHooks = False, mcp: OnlyMcp = False, dry_run: OnlySay = False
+    project: OfProject = False,
+    hooks: OnlyHooks = False,
+    mcp: OnlyMcp = False,
+    git_hook: GitHook = False,
+    dry_run: OnlySay = False,
 ) -> None:
     """Add hooks and MCP server to the settings of Claude Code, if the plugin is not used. `<file>.before-anamnesis`
     keeps the first copy.
     """
-    typer.echo("\n".join(run_install(settings_file.load(), Wanted(project, hooks, mcp, dry_run))))
+    settings = settings_file.load()
+    if git_hook:
+        typer.echo(change_hook(Path.cwd(), settings.home, install=True, dry_run=dry_run))
+    if not git_hook or hooks or mcp:
+        typer.echo("\n".join(run_install(settings, Wanted(project, hooks, mcp, dry_run))))
 
 
 def uninstall(
-    project: OfProject = False, hooks: OnlyHooks = False, mcp: OnlyMcp = False, dry_run: OnlySay = False
+    project: OfProject = False,
+    hooks: OnlyHooks = False,
+    mcp: OnlyMcp = False,
+    git_hook: GitHook = False,
+    dry_run: OnlySay = False,
 ) -> None:
     """Remove hooks and MCP server from the settings of Claude Code, and nothing else."""
-    typer.echo("\n".join(run_uninstall(settings_file.load(), Wanted(project, hooks, mcp, dry_run))))
+    settings = settings_file.load()
+    if git_hook:
+        typer.echo(change_hook(Path.cwd(), settings.home, install=False, dry_run=dry_run))
+    if not git_hook or hooks or mcp:
+        typer.echo("\n".join(run_uninstall(settings, Wanted(project, hooks, mcp, dry_run))))
 
 
 def places_of(project: bool) -> Places:

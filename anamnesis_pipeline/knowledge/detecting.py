@@ -106,6 +106,8 @@ class Memory:
     store: Store
     now: datetime
     embedder: Embedder | None = None
+    checked: set[str] = field(default_factory=set)
+    """Projects that were looked at as a whole in this run."""
     _episodes: dict[str, EpisodeHead] = field(default_factory=dict)
     _statements: dict[str, Statements] = field(default_factory=dict)
 

@@ -14,6 +14,7 @@ from anamnesis_pipeline.knowledge import observing
 from anamnesis_pipeline.knowledge.archiving import UnneededNotes
 from anamnesis_pipeline.knowledge.conflicts import Contradictions, Doubts, SupersededNotes
 from anamnesis_pipeline.knowledge.detecting import Detector, Memory
+from anamnesis_pipeline.knowledge.drifting import DriftedTexts
 from anamnesis_pipeline.knowledge.duplicates import DuplicateNotes
 from anamnesis_pipeline.knowledge.promotions import Promotions, RepeatedCorrections, StaleTopics
 from anamnesis_pipeline.knowledge.repetitions import RepeatedErrors, RepeatedSteps
@@ -46,6 +47,7 @@ DETECTORS: tuple[Detector, ...] = (
     Promotions(),
     StaleTopics(),
     UnneededNotes(),
+    DriftedTexts(),
 )
 
 

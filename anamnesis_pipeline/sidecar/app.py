@@ -46,6 +46,7 @@ from anamnesis_pipeline.sidecar.routes import context as context_routes
 from anamnesis_pipeline.sidecar.routes import crawler as crawler_routes
 from anamnesis_pipeline.sidecar.routes import crawler_config as crawler_config_routes
 from anamnesis_pipeline.sidecar.routes import dashboard as dashboard_routes
+from anamnesis_pipeline.sidecar.routes import drift as drift_routes
 from anamnesis_pipeline.sidecar.routes import embedding as embedding_routes
 from anamnesis_pipeline.sidecar.routes import episodes as episodes_routes
 from anamnesis_pipeline.sidecar.routes import exclusion as exclusion_routes
@@ -101,6 +102,7 @@ _ROUTERS = (
     rolling_routes.router,
     proposals_routes.router,
     topics_routes.router,
+    drift_routes.router,
     upload_routes.router,
     episodes_routes.router,
     exclusion_routes.router,

@@ -67,6 +67,7 @@ NAVIGATION = (
     Link("/dashboard/timeline", "Timeline", "t"),
     Link("/dashboard/topics", "Topics", "i"),
     Link(REVIEW, "Review", "w"),
+    Link("/dashboard/drift", "Drift", "d"),
     Link("/dashboard/map", "Map", "m"),
     Link("/dashboard/context", "Context", "x"),
     Link("/dashboard/sources", "Sources", "r"),

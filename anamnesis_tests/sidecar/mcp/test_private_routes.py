@@ -53,6 +53,8 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/topics": {},
     "GET /api/skills": {"query": ASKED},
     "GET /api/pointers": {},
+    "GET /api/drift": {},
+    "GET /dashboard/drift": {},
     "GET /dashboard/topics": {},
     "GET /dashboard/review": {"state": "all"},
     "GET /dashboard/sessions": {},
