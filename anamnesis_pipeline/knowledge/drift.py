@@ -202,7 +202,7 @@ def _has_variable(name: str, words: frozenset[str]) -> bool:
 
 def _finding(text: Episode, claim: Claim, trees: Sequence[Tree], moved: str, *, is_file: bool) -> Finding:
     lines = text.metadata.get("lines")
-    first = int(lines[0]) if isinstance(lines, list) and lines else 0
+    first = int(lines[0]) if isinstance(lines, list) and lines else 1
     return Finding(
         text.project,
         _SEVERITIES.get(claim.kind, Severity.ERROR),
@@ -211,7 +211,7 @@ def _finding(text: Episode, claim: Claim, trees: Sequence[Tree], moved: str, *, 
         text.episode_id,
         claim.quote,
         text.path if is_file else "",
-        first + claim.line + 1 if is_file else 0,
+        first + claim.line if is_file else 0,
         _MISSING[claim.kind],
         ", ".join(map(_named, trees)),
         moved,
