@@ -284,6 +284,7 @@ class ProjectFolders:
         self._hidden = tuple(f"{folder_of(each).rstrip('/')}/" for each in hidden)
         aliases = project_aliases(store)
         self._folders: dict[str, set[tuple[str, str]]] = {}
+        self._given: dict[str, tuple[str, str]] = {}
         for name, label in store.settings.all(SEEN).items():
             machine, _, folder = name.removeprefix(SEEN).partition("/")
             project = store_name(aliases, composed(str(label)))
@@ -292,7 +293,7 @@ class ProjectFolders:
 
     def use(self, project: str, root: str) -> None:
         """Take a folder of this machine for the only one of a project."""
-        self._folders[project] = {("", root)}
+        self._given[project] = ("", root)
         self._trees[(project, "", root)] = disk_tree(root)
 
     def around(self, project: str, machine: str, path: str) -> list[Tree]:
@@ -311,6 +312,8 @@ class ProjectFolders:
 
     def _roots(self, project: str) -> list[tuple[str, str]]:
         """Return machine (empty: this one) and folder of the outermost folders of a project."""
+        if project in self._given:
+            return [self._given[project]]
         folders = set(self._folders.get(project, ()))
         if project.startswith("/") and project not in _OUTER:
             folders.add(("", project))

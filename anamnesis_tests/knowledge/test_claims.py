@@ -52,7 +52,7 @@ def test_claim_is_found_with_its_quote(text: str, kind: ClaimKind, value: str) -
         "Use `json.loads` and `print()`.",
         "The constant `MAX_RETRIES` is five.",
         "It runs on `python 3.11` and `postgres>=15`.",
-        "The action is `actions/checkout@v4`, by `ann@2.example.org`.",
+        "The action is `actions/checkout@v4`, by `ann@example.org`.",
     ],
 )
 def test_placeholders_plans_and_history_are_no_claims(text: str) -> None:
