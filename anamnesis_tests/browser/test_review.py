@@ -118,6 +118,21 @@ def test_whole_kind_is_decided_on_by_one_press(page: Page, api: httpx.Client, se
     assert states(api)["pattern"] == "accepted"
 
 
+def test_duplicates_above_a_threshold_are_merged_by_one_click(page: Page, api: httpx.Client) -> None:
+    page.goto("/dashboard/review?kind=merge")
+    page.get_by_label("Least confidence").fill("0.95")
+    expect(page.locator("#filters output")).to_have_text("0.95")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.wait_for_url("**/dashboard/review?kind=merge&confidence=0.95")
+    expect(page.locator("figcaption b")).to_have_text(["Older", "Newer"])
+    page.get_by_role("button", name="Accept", exact=True).click()
+    expect(page.locator("#done")).to_contain_text("Accepted: Says the same")
+    assert api.get("/api/episodes/port").json()["superseded_by"] == "port-again"
+    page.keyboard.press("u")
+    expect(page.locator("#done")).to_contain_text("Undone: ")
+    assert api.get("/api/episodes/port").json()["superseded_by"] is None
+
+
 def test_keys_of_the_page_are_in_the_list_of_shortcuts(page: Page) -> None:
     page.goto("/dashboard/review")
     page.keyboard.press("?")

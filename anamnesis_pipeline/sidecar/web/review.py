@@ -37,6 +37,8 @@ PATH = REVIEW
 PER_PAGE = 20
 MAX_AT_ONCE = 100
 """Proposals that one press decides on."""
+MAX_LOOKED_AT = 1_000
+"""Proposals looked at for those of a least confidence."""
 KEPT_S = 5.0
 """Seconds that the number in the navigation is kept."""
 LATE_DAYS = 7
@@ -89,6 +91,8 @@ class Asked(BaseModel):
     state: State | Literal["all"] = State.OPEN
     kind: Kind | None = None
     project: Name = ""
+    confidence: Annotated[float, Field(ge=0, le=1)] = 0
+    """The least that is shown."""
     id: Id | None = None
     after: Id | None = None
     done: Annotated[str, Field(max_length=(ID_CHARS + 1) * MAX_AT_ONCE, pattern="^[0-9a-f,]*$")] = ""
@@ -96,7 +100,9 @@ class Asked(BaseModel):
 
     def filters(self) -> dict[str, str]:
         """Return the filters that were given, as a query has them."""
-        given = self.model_dump(mode="json", include={"state", "kind", "project", "id"}, exclude_defaults=True)
+        given = self.model_dump(
+            mode="json", include={"state", "kind", "project", "confidence", "id"}, exclude_defaults=True
+        )
         return {name: str(value) for name, value in given.items() if value}
 
 
@@ -348,7 +354,7 @@ def _found(proposals: Proposals, asked: Asked) -> list[Proposal]:
         return [one] if one else []
     after = _find(proposals, asked.after) if asked.after else None
     state = asked.state if isinstance(asked.state, State) else None
-    return proposals.listed(state, asked.kind, asked.project, PER_PAGE + 1, after)
+    return _sure(proposals, asked, state, PER_PAGE + 1, after)
 
 
 def _find(proposals: Proposals, text: str) -> Proposal | None:
@@ -369,7 +375,15 @@ def _bulk(proposals: Proposals, asked: Asked) -> list[str]:
     """Return the ids that one press decides on: all open ones of the chosen kind and project."""
     if asked.kind is None or asked.state is not State.OPEN or asked.id:
         return []
-    return [each.proposal_id for each in proposals.listed(State.OPEN, asked.kind, asked.project, MAX_AT_ONCE)]
+    return [each.proposal_id for each in _sure(proposals, asked, State.OPEN, MAX_AT_ONCE)]
+
+
+def _sure(
+    proposals: Proposals, asked: Asked, state: State | None, limit: int, after: Proposal | None = None
+) -> list[Proposal]:
+    """Return proposals of the filters, among the next ones those of the least confidence."""
+    among = proposals.listed(state, asked.kind, asked.project, MAX_LOOKED_AT if asked.confidence else limit, after)
+    return [each for each in among if each.confidence >= asked.confidence][:limit]
 
 
 def _each(request: Request, services: Services, ids: Collection[str], action: str, reason: str, asked: str) -> Response:

@@ -187,6 +187,19 @@ def test_filters_keep_state_kind_and_project(dreamt: TestClient) -> None:
     assert "Not understood" in problem_of(read(dreamt, PATH, 422, kind="gossip"))
 
 
+def test_least_confidence_limits_list_and_bulk(client: TestClient, services: TestServices) -> None:
+    tell(client)
+    for name in ("port", "friday", "monday"):
+        propose_procedure(services.store, name)  # of 0.9
+    assert len(titles(read(client, PATH, confidence="0.9"))) == 3
+    page = read(client, PATH, confidence="0.9", kind="pattern")
+    assert form(page, "bulk").button.text == "Reject 3"
+    assert page.select_one("#f-confidence")["value"] == "0.9"
+    page = read(client, PATH, confidence="0.95", kind="pattern")
+    assert (titles(page), page.select("form[action$='/bulk']")) == ([], [])
+    assert "Not understood" in problem_of(read(client, PATH, 422, confidence="2"))
+
+
 def test_pages_of_a_long_list_follow_each_other(client: TestClient, services: TestServices) -> None:
     tell(client)
     for name in NOTES:

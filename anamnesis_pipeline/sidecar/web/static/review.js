@@ -61,7 +61,10 @@
   const filters = document.getElementById("filters");
   filters.addEventListener("formdata", (event) => {
     for (const [name, value] of [...event.formData]) {
-      if (value === "" || (name === "state" && value === "open")) event.formData.delete(name);
+      if (value === "" || (name === "state" && value === "open") || (name === "confidence" && value === "0")) event.formData.delete(name);
     }
+  });
+  filters.elements.confidence.addEventListener("input", (event) => {
+    filters.querySelector("output").textContent = event.target.value;
   });
 })();
