@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory
-from anamnesis_pipeline.knowledge.retention import ARCHIVE_AGE, is_archivable
 from anamnesis_pipeline.model import Status
+from anamnesis_pipeline.search.retention import ARCHIVE_AGE, is_archivable
 from anamnesis_pipeline.store.knowledge_model import Change, Evidence, Kind, Observation, Proposal, Signal, StatusEdit
 
 

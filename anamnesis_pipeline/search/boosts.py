@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from anamnesis_pipeline.model import RESERVED_SOURCES, EpisodeHead
 from anamnesis_pipeline.search.profiles import Decay, Profile
+from anamnesis_pipeline.search.retention import Curve, retention, trust_of
 from anamnesis_pipeline.search.time_expressions import TimeReference
 from anamnesis_pipeline.search.trust import trust_factor
 from anamnesis_pipeline.store.memory_layers import AGING, layer_of
@@ -46,7 +47,11 @@ def aged(score: float, head: EpisodeHead, profile: Profile, now: datetime) -> fl
     days = max(0.0, (now - head.timestamp).total_seconds() / 86_400)
     if profile.decay is Decay.MULTIPLICATIVE:
         return score * (0.5 + 0.5 * math.exp2(-days / profile.half_life_days))
-    return score + 0.3 * math.exp(-days / profile.scale_days)
+    if profile.decay is Decay.ADDITIVE:
+        return score + 0.3 * math.exp(-days / profile.scale_days)
+    curve, half_life = Curve(profile.decay.value), timedelta(days=profile.half_life_days)
+    kept = retention(timedelta(days=days), trust_of(head), head.retrieval_count, curve, half_life)
+    return score * (0.5 + 0.5 * kept)
 
 
 def _is_within(head: EpisodeHead, times: TimeReference) -> bool:

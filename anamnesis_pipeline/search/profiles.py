@@ -15,6 +15,10 @@ class Decay(StrEnum):
     """score x (0.5 + 0.5 x 2^(-age / half life)), as engram does."""
     ADDITIVE = "additive"
     """score + 0.3 x exp(-age / scale), as claude-self-reflect does."""
+    L2 = "l2"
+    """score x (0.5 + 0.5 x retention), which also depends on trust and on how often it was shown (`retention.py`)."""
+    HUBER = "huber"
+    ELASTIC = "elastic"
 
 
 @dataclass(frozen=True, slots=True)

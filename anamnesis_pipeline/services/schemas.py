@@ -215,12 +215,15 @@ class SearchIn(BaseModel):
         ),
     ] = "default"
     decay: Annotated[
-        Literal["none", "multiplicative", "additive"] | None,
-        Field(description="Effect of age on working and episodic results, in place of the profile's"),
+        Literal["none", "multiplicative", "additive", "l2", "huber", "elastic"] | None,
+        Field(
+            description="Effect of age on working and episodic results, in place of the profile's; `l2`, `huber` and "
+            "`elastic` are retention curves, which less trusted text falls faster on"
+        ),
     ] = None
-    half_life_days: Annotated[float, Field(gt=0, le=36_500, description="Half-life of `multiplicative`, in days")] = (
-        30.0
-    )
+    half_life_days: Annotated[
+        float, Field(gt=0, le=36_500, description="Half-life of `multiplicative` and of the retention curves, in days")
+    ] = 30.0
     scale_days: Annotated[float, Field(gt=0, le=36_500, description="Scale of `additive`, in days")] = 90.0
 
     @model_validator(mode="after")

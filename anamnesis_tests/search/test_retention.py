@@ -4,20 +4,34 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from anamnesis_pipeline.knowledge.retention import Curve, is_archivable, retention, trust_of, value_of, worth_of
+from anamnesis_pipeline.model import EpisodeHead
+from anamnesis_pipeline.search.boosts import aged
+from anamnesis_pipeline.search.profiles import Decay, Profile
+from anamnesis_pipeline.search.retention import (
+    Curve,
+    half_life_of,
+    is_archivable,
+    retention,
+    trust_of,
+    value_of,
+    worth_of,
+)
 from anamnesis_tests.support.samples import episode
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 OLD = replace(episode("old", kind="note", summary="Ordered pizza while it ran."), timestamp=NOW - timedelta(days=120))
+HEAD = EpisodeHead("head", "direct", NOW - timedelta(days=20), "i", "p", "note", "Ordered pizza.")
 
 
 @pytest.mark.parametrize(
     ("curve", "expected"),
     [
-        (Curve.L2, (1.0, 0.841, 0.5, 0.062, 0.002)),
-        (Curve.HUBER, (1.0, 0.794, 0.5, 0.198, 0.079)),
-        (Curve.ELASTIC, (1.0, 0.798, 0.5, 0.095, 0.007)),
+        (Curve.L2, (1.0, 0.707, 0.5, 0.25, 0.125)),
+        (Curve.HUBER, (1.0, 0.707, 0.525, 0.347, 0.259)),
+        (Curve.ELASTIC, (1.0, 0.720, 0.5, 0.175, 0.0875)),
     ],
 )
 def test_curve_falls_as_its_table_says(curve: Curve, expected: tuple[float, ...]) -> None:
@@ -27,7 +41,14 @@ def test_curve_falls_as_its_table_says(curve: Curve, expected: tuple[float, ...]
 
 @pytest.mark.parametrize(("trust", "half_life"), [(1.0, 30), (0.5, 15), (0.4, 30 / 2.2)])
 def test_what_is_less_trusted_fades_faster(trust: float, half_life: float) -> None:
-    assert retention(timedelta(days=half_life), trust) == pytest.approx(0.5)
+    assert half_life_of(trust) == timedelta(days=half_life)
+    assert retention(timedelta(days=half_life), trust, curve=Curve.L2) == pytest.approx(0.5)
+
+
+@given(st.floats(0, 2_000), st.floats(0, 1))
+def test_huber_never_keeps_less_than_l2(days: float, trust: float) -> None:
+    age = timedelta(days=days)
+    assert retention(age, trust) >= retention(age, trust, curve=Curve.L2) - 1e-12
 
 
 def test_retrievals_strengthen_up_to_a_bound() -> None:
@@ -71,3 +92,15 @@ def test_worth_of_a_note_is_in_its_words() -> None:
     assert worth_of("Use pnpm for this repository.") >= 0.3
     assert worth_of("The cable tester is empty.", tagged=True) == 0.3
     assert value_of(replace(OLD, kind="decision")) == 1.0
+
+
+@pytest.mark.parametrize("decay", [Decay.L2, Decay.HUBER, Decay.ELASTIC])
+def test_score_falls_with_retention_if_a_search_asks(decay: Decay) -> None:
+    profile = Profile(decay=decay)
+    noted = replace(HEAD, source="direct")
+    said = replace(HEAD, source="logs", session_id="s")
+    shown = replace(noted, retrieval_count=20)
+    scores = [aged(1.0, head, profile, NOW) for head in (said, noted, shown)]
+    assert 0.5 <= scores[0] < scores[1] < scores[2] < 1.0, "trust and retrievals count"
+    assert aged(1.0, replace(HEAD, kind="decision"), profile, NOW) == 1.0, "what lasts does not age"
+    assert aged(1.0, said, Profile(), NOW) == 1.0, "by default age changes nothing"

@@ -1,7 +1,8 @@
 """How much of a memory is retained after a time, and what nobody needs any more. Pure.
 
-The curves, the trust of sources and the bounds of what is archived are those of engram. Nothing is deleted by them:
-they only propose what to archive.
+The trust of sources and the bounds of what is archived are those of engram, and so are the curves but for `huber`
+(docs/decisions/0035-importance-and-retention.md). Nothing is deleted by them: they lower a score where a search asks
+for it, and propose what to archive.
 """
 
 import math
@@ -18,8 +19,9 @@ HALF_LIFE = timedelta(days=30)
 KAPPA = 2.0
 """How much faster what is less trusted fades: lambda (1 + KAPPA (1 - trust))."""
 HUBER_DELTA = 0.5
-"""In half-lives; the `huber` curve falls as `l2` up to it, and linearly in the exponent from there on."""
+"""In half-lives: from there on, `huber` falls ever more slowly than `l2`."""
 ELASTIC_L1 = 0.3
+"""Share of the straight line in `elastic`."""
 MAX_REINFORCED, REINFORCED = 0.3, 0.05
 """Most that retrievals add to a retention, and how much the first ones do."""
 ARCHIVE_AGE, ARCHIVE_RETENTION, ARCHIVE_VALUE, ARCHIVE_ACCESSES = timedelta(days=90), 0.15, 0.3, 3
@@ -46,10 +48,11 @@ class Curve(StrEnum):
     """How retention falls with age."""
 
     L2 = "l2"
-    """Slowly at first, then ever faster."""
+    """By half in each half-life."""
     HUBER = "huber"
+    """As `l2` at first, then gentler: old memories keep more."""
     ELASTIC = "elastic"
-    """Between an exponential fall and `l2`."""
+    """Between `l2` and a straight line that ends after two half-lives."""
 
 
 def trust_of(episode: Episode | EpisodeHead) -> float:
@@ -65,22 +68,38 @@ def trust_of(episode: Episode | EpisodeHead) -> float:
     return SESSION if episode.session_id else INGEST
 
 
-def retention(age: timedelta, trust: float = 1.0, accesses: int = 0, curve: Curve = Curve.HUBER) -> float:
-    """Return the share of a memory that is retained, in [0, 1]: 0.5 after a half-life of what is fully trusted.
+def half_life_of(trust: float, half_life: timedelta = HALF_LIFE) -> timedelta:
+    """Return the half-life of what is trusted so much.
 
-    :param accesses: how often it was shown; each strengthens it, on a logarithmic scale.
+    :param half_life: of what is fully trusted.
     """
-    lives = max(0.0, age / HALF_LIFE) * (1 + KAPPA * (1 - trust))
-    quadratic, linear = lives * lives, lives
-    if curve is Curve.L2:
-        fallen = quadratic
+    return half_life / (1 + KAPPA * (1 - trust))
+
+
+def reinforced(accesses: int) -> float:
+    """Return what being shown so often adds to a retention, on a logarithmic scale."""
+    return min(MAX_REINFORCED, REINFORCED * math.log1p(accesses))
+
+
+def retention(
+    age: timedelta,
+    trust: float = 1.0,
+    accesses: int = 0,
+    curve: Curve = Curve.HUBER,
+    half_life: timedelta = HALF_LIFE,
+) -> float:
+    """Return the share of a memory that is retained, in [0, 1].
+
+    :param accesses: how often it was shown.
+    :param half_life: of what is fully trusted.
+    """
+    lives = max(0.0, age / half_life_of(trust, half_life))
+    kept = math.exp2(-lives)
+    if curve is Curve.HUBER and lives > HUBER_DELTA:
+        kept = math.exp2(-HUBER_DELTA) / (1 + math.log(2) * (lives - HUBER_DELTA))  # the same slope where they meet
     elif curve is Curve.ELASTIC:
-        fallen = ELASTIC_L1 * linear + (1 - ELASTIC_L1) * quadratic
-    else:
-        delta = HUBER_DELTA
-        whole = 2 * delta - delta * delta  # of one half-life, so that it is 0.5 there
-        fallen = (quadratic if lives <= delta else 2 * delta * lives - delta * delta) / whole
-    return min(1.0, math.exp2(-fallen) + min(MAX_REINFORCED, REINFORCED * math.log1p(accesses)))
+        kept = ELASTIC_L1 * max(0.0, 1 - lives / 2) + (1 - ELASTIC_L1) * kept
+    return min(1.0, kept + reinforced(accesses))
 
 
 def value_of(episode: Episode | EpisodeHead) -> float:
