@@ -187,15 +187,17 @@ def render(entries: Sequence[Entry]) -> str:
 
 
 def _request(settings: Settings, store: Store, rule: Rule, file: Path | None) -> ForgetRequest:
-    """Return the stored content that a rule matches: whole files if it names them, else episodes."""
+    """Return the stored content that a rule matches: whole files if it names them, else episodes. Pinned ones go too:
+    the rule says that none of it may be here.
+    """
     if not rule.machine and rule.kind is RuleKind.PATH:
-        return ForgetRequest(path=rule.value)
+        return ForgetRequest(path=rule.value, include_pinned=True)
     if not rule.machine and rule.kind is RuleKind.SESSION:
-        return ForgetRequest(session_id=rule.value)
+        return ForgetRequest(session_id=rule.value, include_pinned=True)
     if rule.kind is RuleKind.PROJECT:
-        return ForgetRequest(project=rule.value)
+        return ForgetRequest(project=rule.value, include_pinned=True)
     copies = open_copies(settings, store).of(file) if file and rule.kind is RuleKind.CONTENT else []
-    return ForgetRequest(ids=tuple(matching_episodes(store, rule)), files=tuple(copies))
+    return ForgetRequest(ids=tuple(matching_episodes(store, rule)), files=tuple(copies), include_pinned=True)
 
 
 def _sha256(file: Path) -> str:

@@ -36,6 +36,7 @@ def request_of(
     since: str | None,
     until: str | None,
     query: str | None,
+    include_pinned: bool = False,
 ) -> ForgetRequest:
     """Return the request of the command line.
 
@@ -52,6 +53,7 @@ def request_of(
         source=source or "",
         since=first,
         until=end,
+        include_pinned=include_pinned,
     )
 
 
@@ -66,7 +68,7 @@ def run_forget(settings: Settings, request: ForgetRequest, *, yes: bool) -> Forg
         request = replace(with_place(request, store), session_id=whole_session_id(store, request.session_id))
         forgetter = open_forgetter(effective_settings(store), store)
         report = forgetter.forget(request) if yes else forgetter.preview(request)
-    if not report.episodes and not report.files and not report.problems:
+    if not report.episodes and not report.files and not report.problems and not report.spared:
         raise GiveUp("nothing that is stored matches that; anamnesis search and anamnesis projects show what there is")
     return report
 
@@ -118,6 +120,11 @@ def render(report: ForgetReport) -> str:
         lines.append("  " + "  ".join(filter(None, known)))
     if report.episodes > len(report.shown):
         lines.append(f"  and {report.episodes - len(report.shown):,} more")
+    if report.spared:
+        lines.append(
+            f"{counted(report.spared, 'pinned episode')} {'stays' if report.spared == 1 else 'stay'}: "
+            "name the id with --id, or say --include-pinned."
+        )
     lines += ["It may still be in:", *(f"  {place}" for place in report.remains)]
     lines += [f"Not done: {problem}" for problem in report.problems]
     if report.dry_run:

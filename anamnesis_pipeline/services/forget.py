@@ -81,7 +81,8 @@ class Shown:
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
     """What is or was removed: `messages` of logs and of chats here, `sections` of documents, archived `lines` in
-    `files`. `remains`: other places that may still hold it; `problems`: what could not be done now.
+    `files`. `remains`: other places that may still hold it; `problems`: what could not be done now; `spared`: pinned
+    episodes that match and stay.
     """
 
     dry_run: bool
@@ -93,6 +94,7 @@ class ForgetReport:
     shown: list[Shown]
     remains: list[str]
     problems: list[str] = field(default_factory=list)
+    spared: int = 0
 
 
 def is_forgetting(store: Store) -> bool:
@@ -189,7 +191,7 @@ class Forgetter:
     def _target(self, request: ForgetRequest) -> Target:
         found = self._choice.target(request)
         messages = messages_to_forget(self._store, request, self._choice.chosen(request), found.ids)
-        return Target(self._store, found.ids, found.whole, found.kept, messages, found.pinned)
+        return Target(self._store, found.ids, found.whole, found.kept, messages, found.spared)
 
     # --- reports ---
 
@@ -215,7 +217,6 @@ class Forgetter:
             files=sum(map(bool, lines.values())),
             shown=[_shown(episode) for episode in episodes if not private.holds(episode)][:SHOWN],
             remains=[
-                *([f"{counted(len(target.pinned), 'pinned episode')}: unpin, or name the id"] if target.pinned else []),
                 *self._shared_lines(lines, request.session_id),
                 *self._origins(files, private, unnamed),
                 *kept,
@@ -224,6 +225,7 @@ class Forgetter:
                 "what was restored, exported or copied from here, and answers that Claude got from it",
             ],
             problems=self.problems,
+            spared=len(target.spared),
         )
 
     def _shared_lines(self, lines: Mapping[File, int], session_id: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Resolve requests to forget into everything to remove."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -63,11 +63,13 @@ class ForgetRequest:
     keeps_copies: bool = False
     """Keep identical text of documents in other places, as `machine` and `source` do."""
     files: tuple[File, ...] = ()
+    include_pinned: bool = False
+    """Remove pinned episodes, too; else only those in `ids`."""
 
     @property
     def is_empty(self) -> bool:
         """Return whether no filter is given."""
-        return replace(self, keeps_copies=False) == ForgetRequest()
+        return replace(self, keeps_copies=False, include_pinned=False) == ForgetRequest()
 
     @property
     def names_something(self) -> bool:
@@ -75,15 +77,9 @@ class ForgetRequest:
         return bool(self.ids or self.session_id or self.project or self.path or self.source or self.files)
 
     @property
-    def spares_pinned(self) -> bool:
-        """Return whether it selects by words or time in no named place, so that what is pinned stays."""
-        names_a_place = replace(self, project="").names_something or bool(self.machine)
-        return bool(self.query or self.since or self.until) and not names_a_place
-
-    @property
     def is_of_whole_files(self) -> bool:
         """Return whether matching files are removed whole, including what was never parsed."""
-        bare = replace(self, session_id="", path="", machine="", source="", files=())
+        bare = replace(self, session_id="", path="", machine="", source="", files=(), include_pinned=False)
         return bare.is_empty and not self.is_empty
 
 
@@ -97,14 +93,13 @@ class Target:
         whole: Iterable[File] = (),
         kept: Iterable[str] = (),
         chat: Iterable[str] = (),
-        pinned: Iterable[str] = (),
+        spared: Iterable[str] = (),
     ) -> None:
         """:param kept: message keys without tombstones, since remaining content has the same text.
         :param chat: ids of messages of conversations here.
-        :param pinned: episodes that match, and stay since they are pinned.
+        :param spared: pinned episodes that match and stay.
         """
-        self.pinned = frozenset(pinned)
-        self.chat = frozenset(chat)
+        self.chat, self.spared = frozenset(chat), frozenset(spared)
         self.ids, self.whole, self.kept = frozenset(ids), frozenset(whole), frozenset(kept)
         self._store = store
 
@@ -241,6 +236,15 @@ def without_headings(title: tuple[str, ...], gone: Set[tuple[str, ...]]) -> tupl
     return tuple(name for n, name in enumerate(title) if n in {0, last} or title[1 : n + 1] not in gone)
 
 
+def stays_with(keys_of: Mapping[str, Set[str]], stays: Set[str]) -> set[str]:
+    """Return the chunks with a message of one that stays: it is removed only as a whole. Pure.
+
+    :param keys_of: chunk -> keys of its messages.
+    """
+    needed = {key for part_id in stays for key in keys_of.get(part_id, ())}
+    return {part_id for part_id, keys in keys_of.items() if part_id not in stays and not needed.isdisjoint(keys)}
+
+
 class Choice:
     """Resolve requests against the store.
 
@@ -265,14 +269,40 @@ class Choice:
         own = {*ids, *self._store.documents.seen_in(sorted(whole))}
         same = self._store.documents.same_text(sorted(own)) | self._other_versions(own)
         if not (request.machine or request.source or request.keeps_copies):
-            every = self._with_records(sorted(own | same))
-            pinned = self._pinned(every) if request.spares_pinned else set[str]()
-            return Target(self._store, every - pinned, whole, pinned=pinned)
+            return self._without_pinned(request, Target(self._store, self._with_records(sorted(own | same)), whole))
         own -= self._seen_elsewhere(own, whole, self.chosen(request))
         kept = {s.message_key for part in self._store.forgetting.parts(sorted(same - own)) for s in part.segments}
         # text under other headings is not searched, so its bodies stay allowed
         kept |= {key for part in self._store.forgetting.parts(sorted(own)) for key in body_keys_of(part)}
-        return Target(self._store, self._with_records(sorted(own)), whole, kept)
+        return self._without_pinned(request, Target(self._store, self._with_records(sorted(own)), whole, kept))
+
+    def _without_pinned(self, request: ForgetRequest, target: Target) -> Target:
+        """Return the target without pinned episodes that the request does not name, and without what they need: the
+        chunk of a pinned record and the records of a pinned chunk, chunks with the same messages or text, and their
+        files as a whole.
+        """
+        if request.include_pinned:
+            return target
+        heads = self._store.episodes.heads(sorted(target.ids))
+        pinned = {key for key, head in heads.items() if PINNED in head.tags} - set(request.ids)
+        if not pinned:
+            return target
+        keys_of = {part.part_id: {segment.message_key for segment in part.segments} for part in target.parts}
+        stays = self._with_records(sorted(pinned))
+        while more := stays_with(keys_of, stays):
+            stays |= self._with_records(sorted(more))
+        parts = [part for part in target.parts if part.part_id in stays]
+        keys = {key for part in parts for key in keys_of[part.part_id]}
+        files = {(part.source, part.path) for part in parts} | self._store.documents.files_of(sorted(stays))
+        files |= set(self._store.messages.owners(sorted(keys)).values())
+        sessions = {part.session_id for part in parts} - {""}
+        whole = {
+            (source, path)
+            for source, path in target.whole - files
+            if not (is_tool_output(path) and any(names(path, session) for session in sessions))
+        }
+        bodies = {key for part in parts for key in body_keys_of(part)}
+        return Target(self._store, target.ids - stays, whole, target.kept | keys | bodies, spared=pinned)
 
     def _other_versions(self, ids: Set[str]) -> set[str]:
         """Return turns of imported conversations that share messages with these: former versions, other exports."""
@@ -343,10 +373,6 @@ class Choice:
         }
         every = {*ids, *parts}
         return every | {record_id(key, number) for key in every for number in range(MAX_RECORDS)}
-
-    def _pinned(self, ids: Set[str]) -> set[str]:
-        heads = self._store.episodes.heads(sorted(ids))
-        return {key for key, head in heads.items() if PINNED in head.tags}
 
     def _whole_files(self, request: ForgetRequest) -> set[File]:
         if request.files or not request.is_of_whole_files:

@@ -409,15 +409,15 @@ def test_what_another_file_had_first_is_forgotten_there_too(tmp_path: Path, how:
     home.close()
 
 
-def test_pinned_stays_when_words_or_times_are_forgotten(home: Home) -> None:
+def test_pinned_note_stays_unless_it_is_named(home: Home) -> None:
     home.ingest(unmasked)
     for name, tags in (("twin", ()), ("pinned", ("pinned",))):
         put(home.store, name, "Prefer the quokka theme", summary="Prefer the quokka theme", tags=tags, project="zoo")
-    for request in ({"query": "quokka"}, {"query": "quokka", "project": "zoo"}):
+    for request in ({"query": "quokka"}, {"query": "quokka", "project": "zoo"}, {"project": "zoo"}):
         report = home.preview(**request)
         assert [shown.episode_id for shown in report.shown] == ["twin"]
-        assert "1 pinned episode: unpin, or name the id" in report.remains
+        assert report.spared == 1
     home.forget(query="quokka")
     assert set(home.store.episodes.get(["twin", "pinned"])) == {"pinned"}
-    for named in ({"project": "zoo"}, {"ids": ("pinned",)}):
+    for named in ({"project": "zoo", "include_pinned": True}, {"ids": ("pinned",)}):
         assert [shown.episode_id for shown in home.preview(**named).shown] == ["pinned"]

@@ -35,6 +35,9 @@ class ForgetIn(BaseModel):
     since: Annotated[Time | None, Field(description="Start time, inclusive")] = None
     until: Annotated[Time | None, Field(description="End time, exclusive")] = None
     query: Annotated[QueryText | None, Field(description="Only texts that contain all of these words")] = None
+    include_pinned: Annotated[
+        bool, Field(description="Remove pinned episodes, too; else only those that `ids` names")
+    ] = False
     dry_run: Annotated[bool, Field(description="Only report what would be removed")] = True
 
     @model_validator(mode="after")
@@ -57,6 +60,7 @@ class ForgetIn(BaseModel):
             since=self.since,
             until=self.until,
             query=self.query or "",
+            include_pinned=self.include_pinned,
         )
 
 
@@ -72,7 +76,7 @@ class ShownOut(BaseModel):
 
 
 class ForgetOut(BaseModel):
-    """What goes, or went, and where else it may still be."""
+    """What goes, or went, and where else it may still be. `spared`: pinned episodes that match and stay."""
 
     dry_run: bool
     episodes: int
@@ -83,6 +87,7 @@ class ForgetOut(BaseModel):
     shown: list[ShownOut]
     remains: list[str]
     problems: list[str]
+    spared: int
 
 
 @router.post("/api/forget", response_model=ForgetOut)

@@ -76,3 +76,13 @@ def test_forgetting_removes_only_without_dry_run(client: TestClient, post: Post)
     assert client.get("/api/episodes/e1").status_code == 404
     for body in ({"everything": True}, {}):
         problem(client.post("/api/forget", json=body))
+
+
+def test_forgetting_by_filter_spares_what_is_pinned(client: TestClient, post: Post) -> None:
+    post("a pinned remark", episode_id="e1", tags=["pinned"])
+    post("another remark", episode_id="e2")
+    body = {"project": "acme", "dry_run": False}
+    assert [client.post("/api/forget", json=body).json()[name] for name in ("episodes", "spared")] == [1, 1]
+    assert client.get("/api/episodes/e1").status_code == 200
+    done = client.post("/api/forget", json=body | {"include_pinned": True}).json()
+    assert (done["episodes"], done["spared"]) == (1, 0)
