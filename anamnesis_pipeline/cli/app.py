@@ -55,6 +55,7 @@ from anamnesis_pipeline.cli.up import Up, run_demo
 from anamnesis_pipeline.cli.uploads import upload as upload_command
 from anamnesis_pipeline.cli.uploads import uploads_app
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp
+from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.log_roots import examples_advice
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
@@ -265,9 +266,19 @@ def backfill(
 
 @app.command()
 def value(
-    episode_id: Annotated[str, typer.Argument(help="Id of an episode, or a unique prefix.")], as_json: AsJson = False
+    episode_id: Annotated[str, typer.Argument(help="Id of an episode, or a unique prefix.")] = "",
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Compute all values again, by `value_weights` as it is now.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explain why an exchange is worth an LLM's summary, or not."""
+    if recompute:
+        changed = summaries_command.recompute_values(settings_file.load())
+        typer.echo(json.dumps({"changed": changed}) if as_json else f"{counted(changed, 'episode')} changed")
+        return
+    if not episode_id:
+        raise GiveUp("name an episode, or say --recompute; anamnesis search shows ids")
     body = summaries_command.explain_value(settings_file.load(), episode_id)
     typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else summaries_command.render_value(body))
 
@@ -304,6 +315,9 @@ def forget(
     since: Annotated[str | None, typer.Option(help="Start time, inclusive (local zone): 2026-02, yesterday.")] = None,
     until: Annotated[str | None, typer.Option(help="End time, exclusive (local zone).")] = None,
     query: Annotated[str | None, typer.Option(help="Only texts that contain all of these words.")] = None,
+    include_pinned: Annotated[
+        bool, typer.Option("--include-pinned", help="Also pinned episodes that no --id names.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without it only print what would be removed.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Only finish an interrupted run.")] = False,
     as_json: AsJson = False,
@@ -326,6 +340,7 @@ def forget(
         since=since,
         until=until,
         query=query,
+        include_pinned=include_pinned,
     )
     report = forget_command.run_forget(settings_file.load(), request, yes=yes)
     _show((asdict(report), None), lambda _: forget_command.render(report), as_json)

@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
-from anamnesis_pipeline.cli.local_services import store_to_write
+from anamnesis_pipeline.cli.local_services import require_stored, store_to_write
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp, ServiceUnreachable
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.llm.prices import expected_use, price_list
@@ -137,6 +137,21 @@ def explain_value(settings: Settings, episode_id: str) -> dict[str, Any]:
             "routine": value < now.summary_min_value,
             "short": is_short,
         }
+
+
+def recompute_values(settings: Settings) -> int:
+    """Compute the value of every episode of a log or document again, by the points in force. Return how many changed.
+
+    :raises GiveUp: nothing is stored.
+    """
+    require_stored(settings)
+    with store_to_write(settings) as store:
+        pipeline = wiring.open_pipeline(wiring.effective_settings(store), store)
+        changed = 0
+        for source in store.files.sources():
+            store.parts.renew_source(source.key)
+            changed += pipeline.publish(source).put.updated
+        return changed
 
 
 def render_value(body: dict[str, Any]) -> str:

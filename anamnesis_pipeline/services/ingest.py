@@ -10,6 +10,7 @@ from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
 from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules
+from anamnesis_pipeline.parsing.claude_logs.value import WEIGHTS
 from anamnesis_pipeline.parsing.text.transcripts import transcript
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
@@ -185,6 +186,7 @@ class Pipeline:
     def publish(self, source: Source) -> EpisodeReport:
         """Write chunks and summaries that no rule excludes as episodes, then reconcile superseded episodes."""
         hold_excluded(self.store, source)
+        self._value_again(source)
         rules = self._rules_of(source) if source.kind == DOCUMENTS else None
         report = publish_source(
             self.store,
@@ -196,11 +198,22 @@ class Pipeline:
         )
         return replace(report, settled=settle_source(self.store, source))
 
+    def _value_again(self, source: Source) -> None:
+        """Let the source's episodes be written again if the points of the value's rules changed since they were."""
+        name, weights = VALUED_BY + source.key, dict(self.llm.rules.weights)
+        if self.store.settings.get(name, dict(WEIGHTS)) != weights:
+            self.store.parts.renew_source(source.key)
+            self.store.settings.set(name, weights)
+
     def summarize_sessions(self, source: Source) -> SessionReport:
         """Write the records of changed log sessions; see `summarize_sessions`."""
         if source.kind == "reserved" or holds_documents(source):
             return SessionReport()
         return summarize_sessions(self.store, source, self.llm, self.pieces)
+
+
+VALUED_BY = "value.weights."
+"""Stored setting per source: the points by which its episodes have their value; none: the defaults."""
 
 
 @dataclass(frozen=True, slots=True)

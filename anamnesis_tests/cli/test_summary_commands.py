@@ -10,7 +10,7 @@ import pytest
 
 from anamnesis_pipeline import settings as settings_file
 from anamnesis_pipeline.cli import config, status
-from anamnesis_pipeline.cli.summaries import explain_value, render_value, run_backfill, run_summarize
+from anamnesis_pipeline.cli.summaries import explain_value, recompute_values, render_value, run_backfill, run_summarize
 from anamnesis_pipeline.errors import BadSetting, EpisodeNotFound, GiveUp
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.llm.prices import ANSWER_TOKENS
@@ -142,3 +142,15 @@ def test_value_of_an_exchange_is_explained(home: Settings, store: Store) -> None
     assert "so short that it is its own" in render_value(explain_value(home, episode.episode_id))
     with pytest.raises(EpisodeNotFound, match="does not exist"):
         explain_value(home, "nonesuch")
+
+
+def test_changed_points_change_stored_values_once(home: Settings, store: Store) -> None:
+    said = store.episodes.page(EpisodeFilter(hidden_kinds=(SESSION_KIND,)), 100).items
+    edits = {e.episode_id for e in said if "edits" in e.metadata["value_signals"]}
+    assert edits
+    assert recompute_values(home) == 0
+    configure(home, value_weights="edits=7")
+    assert recompute_values(home) == len(edits)
+    after = store.episodes.get(sorted(edits)).values()
+    assert {e.metadata["value_signals"]["edits"] for e in after} == {7}
+    assert recompute_values(home) == 0

@@ -88,6 +88,10 @@ class EpisodePage:
     next_cursor: str | None
 
 
+VALUE_FIELDS = ("value", "value_signals")
+"""Metadata that is our judgement of a log's text, also of an episode that a client edited."""
+
+
 class EpisodeRecords:
     """Episodes with their passages and tombstones."""
 
@@ -555,7 +559,7 @@ def _with_edits(tables: Tables, written: Sequence[Written], edited: Sequence[str
             instance=before.instance,
             kind=before.kind,
             timestamp=before.timestamp,
-            metadata=before.metadata,
+            metadata={**before.metadata, **{n: episode.metadata[n] for n in VALUE_FIELDS if n in episode.metadata}},
         )
         found.append((kept, [replace(passage, ordinal=n) for n, passage in enumerate(both)]))
     return found

@@ -74,6 +74,10 @@ class PartRecords:
         """Let the episodes of a session, those of its subagents too, be written again. Return how many."""
         return self._change({"session_id": session_id, "published_hash": NOT_NULL}, {"published_hash": None})
 
+    def renew_source(self, source: str) -> int:
+        """Let all episodes of a source be written again. Return how many."""
+        return self._change({"source": source, "published_hash": NOT_NULL}, {"published_hash": None})
+
     def link_agents(self, source: str) -> int:
         """Set the origin of subagents' parts that have none, where a tool's result names their agent (`agent_key`);
         their episodes are then written again. Return how many changed.
