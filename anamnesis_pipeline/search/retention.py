@@ -93,7 +93,7 @@ def retention(
     :param accesses: how often it was shown.
     :param half_life: of what is fully trusted.
     """
-    lives = max(0.0, age / half_life_of(trust, half_life))
+    lives = max(0.0, age / max(half_life_of(trust, half_life), timedelta.resolution))
     kept = math.exp2(-lives)
     if curve is Curve.HUBER and lives > HUBER_DELTA:
         kept = math.exp2(-HUBER_DELTA) / (1 + math.log(2) * (lives - HUBER_DELTA))  # the same slope where they meet

@@ -68,6 +68,7 @@ from anamnesis_pipeline.sidecar.routes import session as session_routes
 from anamnesis_pipeline.sidecar.routes import similar as similar_routes
 from anamnesis_pipeline.sidecar.routes import topics as topics_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
+from anamnesis_pipeline.sidecar.routes import value as value_routes
 from anamnesis_pipeline.sidecar.security import LoginRateLimiter, Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.web import health, review, search
@@ -84,6 +85,7 @@ _ROUTERS = (
     query_routes.router,
     similar_routes.router,
     history_routes.router,
+    value_routes.router,
     export_routes.router,
     session_routes.router,
     overview_routes.router,

@@ -45,6 +45,10 @@ def test_what_is_less_trusted_fades_faster(trust: float, half_life: float) -> No
     assert retention(timedelta(days=half_life), trust, curve=Curve.L2) == pytest.approx(0.5)
 
 
+def test_tiny_half_life_keeps_nothing() -> None:
+    assert retention(timedelta(days=1), 0.5, half_life=timedelta(0)) < 0.001
+
+
 @given(st.floats(0, 2_000), st.floats(0, 1))
 def test_huber_never_keeps_less_than_l2(days: float, trust: float) -> None:
     age = timedelta(days=days)

@@ -14,6 +14,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.services.fields import EpisodeId
+from anamnesis_pipeline.services.importance import value_body
 from anamnesis_pipeline.services.searching import note_reading
 from anamnesis_pipeline.services.short_ids import whole_id
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -71,6 +72,21 @@ async def similar(episode_id: AskedId, request: Request, services: Uses) -> Resp
             items, problem = None, str(exc)
         shown = [each for each in items or () if each.episode.episode_id not in hidden]
         return fragment("episode_similar.html", items=shown, embedded=items is not None, problem=problem)
+
+    return await admission.run(found)
+
+
+@router.get("/dashboard/episode/importance")
+async def importance(episode_id: AskedId, request: Request, services: Uses) -> Response:
+    """Show how important an episode is, factor by factor."""
+    admission: Admission = request.app.state.admission
+
+    def found() -> Response:
+        try:
+            value, problem = value_body(services.store, services.engine.private(), episode_id), None
+        except AnamnesisError as exc:
+            value, problem = None, str(exc)
+        return fragment("episode_importance.html", value=value, problem=problem)
 
     return await admission.run(found)
 

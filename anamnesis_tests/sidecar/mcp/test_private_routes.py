@@ -68,6 +68,8 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /dashboard/sources/uploads": {},
     "GET /dashboard/map": {},
     "GET /dashboard/map/state": {},
+    "GET /api/value": {"episode_id": "open"},
+    "GET /dashboard/episode/importance": {"episode_id": "open"},
     "GET /dashboard/episode/similar": {"episode_id": "open"},
     "GET /dashboard/episode/successors": {"episode_id": "open", "q": "retry charge twice"},
     "GET /chat": {},
@@ -116,6 +118,9 @@ CONVERSATIONS = (
 )
 """What people said here themselves; see `anamnesis_tests/sidecar/chat` for what a model is sent."""
 NOT_OF_EPISODES = (
+    "GET /api/retention",
+    "GET /dashboard/retention",
+    "GET /dashboard/retention/curves",
     "GET /api/resources/status",
     "GET /api/host",
     "GET /api/jsonl/models",
