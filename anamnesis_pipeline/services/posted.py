@@ -34,11 +34,11 @@ def note_of(
     :param subject: what it states something about; the former statement on it is superseded.
     :param replaces: id of the episode that it takes the place of.
     """
-    is_short = len(text) <= SUMMARY_CHARS
+    is_short = len(text) <= SUMMARY_CHARS and "\n" not in text.strip()
     rest = [*([] if is_short else [text]), *([f"Why: {why}"] if why else [])]
     content = "\0".join([project, type, text, why, *tags, *([f"subject {subject}"] if subject else [])])
     return EpisodeIn(
-        summary=text if is_short else text[:SUMMARY_CHARS] + "…",
+        summary=text if len(text) <= SUMMARY_CHARS else text[:SUMMARY_CHARS] + "…",
         raw_exchange="\n\n".join(rest),
         instance=instance,
         project=project,
