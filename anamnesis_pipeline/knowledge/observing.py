@@ -18,6 +18,7 @@ from anamnesis_pipeline.knowledge.wording import (
     FIXED,
     GIVES_REASON,
     IDLE,
+    NARRATES,
     PREFERS,
     REASONS,
     STATES,
@@ -31,7 +32,7 @@ from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 4
+RULES = 5
 """Number of these rules; raised when they change, so that everything is observed again."""
 NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400
@@ -159,7 +160,9 @@ def _of_person(said: Utterance) -> Iterator[Observation]:
 def _told_by_claude(said: Utterance) -> Iterator[Observation]:
     """Yield what Claude tells of how something is now, and its decisions with their reason."""
     for sentence in _sentences(FENCE.sub("\n", said.text)):
-        if not 20 <= len(sentence) <= MAX_QUOTE_CHARS or sentence not in said.text or IDLE.search(sentence):
+        if not 20 <= len(sentence) <= MAX_QUOTE_CHARS or sentence not in said.text:
+            continue
+        if IDLE.search(sentence) or NARRATES.match(sentence):
             continue
         is_state = len(sentence) <= MAX_REQUEST_CHARS and _AMOUNT.search(sentence)
         if (CHANGES.search(sentence) or is_state) and is_prose(sentence):

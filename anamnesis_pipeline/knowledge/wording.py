@@ -51,6 +51,13 @@ CHANGES = re.compile(
     _I,
 )
 """Something is no longer as it was."""
+NARRATES = re.compile(
+    r"\W*(?:now\b|let['’]?s?\b|i\b|i['’]|continuing|next|here\b|here['’]|first|then|close|remove|update|add|task\b"
+    r"|all \d|all \*\*"
+    r"|\d+ (?:new )?tests?|good\b|great\b|one more|the only|everything)",
+    _I,
+)
+"""Claude tells what it is doing or has done in this session."""
 REASONS = re.compile(
     r"\b(?:because|since (?!\w+ (?:\d|january|february|march|april|may|june|july|august|september|october|november))"
     r"|so that|otherwise|in order to|due to|as (?:it|they|we|the|\w+ (?:exports?|needs?|has|have|is|are|does))|reason"
