@@ -307,7 +307,7 @@ class Status(StrEnum):
     INVALIDATED = "invalidated"
     """It does not hold, and nothing takes its place."""
     ARCHIVED = "archived"
-    """It holds, but nobody needed it for long: it is not shown by default."""
+    """It holds, but was not needed for long: it is not shown by default."""
 
 
 HOLDING = (Status.ACTIVE.value, Status.CHALLENGED.value)

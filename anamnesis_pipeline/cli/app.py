@@ -268,7 +268,7 @@ def backfill(
 def value(
     episode_id: Annotated[str, typer.Argument(help="Id of an episode, or a unique prefix.")] = "",
     recompute: Annotated[
-        bool, typer.Option("--recompute", help="Compute all values again, by `value_weights` as it is now.")
+        bool, typer.Option("--recompute", help="Compute all values again, by the present `value_weights`.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -22,7 +22,7 @@ SMALL_PIECES = 40
 """A shorter segment shares a passage with its neighbour: alone it has too little text to be found."""
 MAX_MESSAGE_IDS = 12
 TOPIC = "topic"
-"""Tag of topics. Each entry of their lists is a passage of its own: beside others it is found for 10 of 24 prompts that
+"""Tag of topics. Each entry of their lists is a separate passage: beside others it is found for 10 of 24 prompts that
 call for it, alone for 20 (benchmarks/skills.py)."""
 
 _ENTRY = re.compile(r"^(?:[-*+]|\d{1,9}[.)])\s", re.MULTILINE)

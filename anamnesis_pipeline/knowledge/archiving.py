@@ -1,4 +1,4 @@
-"""Detector of notes that nobody needs any more."""
+"""Detector of notes that are no longer needed."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

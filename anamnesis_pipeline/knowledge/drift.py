@@ -248,9 +248,19 @@ def _stale(texts: Sequence[Episode], now: datetime) -> Iterator[Finding]:
         path = newest.path if authority_of(newest) is Authority.AUTHORITATIVE else ""
         problem = f"{age.days} days old and never retrieved"
         yield Finding(
-            newest.project, severity, STALE, path or "note", newest.episode_id, said, path, 0, problem, "", "",
+            newest.project,
+            severity,
+            STALE,
+            path or "note",
+            newest.episode_id,
+            said,
+            path,
+            0,
+            problem,
+            "",
+            "",
             newest.timestamp,
-        )  # fmt: skip
+        )
 
 
 @lru_cache(maxsize=4_096)

@@ -14,7 +14,7 @@ _CONFIDENCE = {Severity.ERROR: 0.9, Severity.WARNING: 0.8}
 
 
 class DriftedTexts:
-    """A path, function, command, package or variable that a text names and the project does not have. Whatever was done
+    """A path, function, command, package or variable that a text names and the project does not have. What was done
     in a project is reason to look at all that is claimed of it.
     """
 

@@ -1,6 +1,6 @@
 """The index of a project's memory, `MEMORY.md`: which topics there are, what each is for, and where to read it.
 
-Derived from what is stored, without content of its own, and at most 200 lines: Claude Code reads no more of it. Pure.
+Derived from what is stored, without further content, and at most 200 lines: Claude Code reads no more of it. Pure.
 """
 
 import re
@@ -56,7 +56,7 @@ def with_index(text: str, project: str, held: Held, here: str) -> str:
     room = MAX_LINES - own - 2  # the marks
     if room < MIN_LINES:
         raise TopicRefused(
-            f"MEMORY.md of {project} has {own} lines of its own, and only {MAX_LINES} are read; leave {MIN_LINES + 2} "
+            f"MEMORY.md of {project} has {own} other lines, and only {MAX_LINES} are read; leave {MIN_LINES + 2} "
             "to the index: move some into a topic"
         )
     block = f"{INDEX_BEGINS}\n{render(project, held, here, room)}{INDEX_ENDS}\n"

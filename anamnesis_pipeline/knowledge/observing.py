@@ -287,7 +287,7 @@ def steps_of(script: str) -> list[str]:
 _DOES = re.compile(r"[A-Za-z][\w:-]*")
 _RUNNERS = frozenset("python python3 node ruby bash sh perl deno bun".split())
 _GROUPS = frozenset("run rollout compose exec repo release pr image container stack config service migrate db".split())
-"""Commands that are told by the next word, as in `npm run build`."""
+"""Commands whose next word says what they do, as in `npm run build`."""
 
 
 def _sequences(session: _Session) -> Iterator[Observation]:

@@ -132,7 +132,7 @@ class StaleTopics:
 
 
 def _extends(of: Observation) -> bool:
-    """Return whether something is told of how it is now, not only asked for or measured."""
+    """Return whether it says how something is now, not only asked for or measured."""
     return of.signal is not Signal.REQUEST and (of.signal is not Signal.CHANGE or CHANGES.search(of.quote) is not None)
 
 

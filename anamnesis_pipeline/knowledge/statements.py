@@ -50,8 +50,9 @@ _PREPOSITIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence as it is compared. `stems` tell its subject; `values` are words that exclude each other, such as days;
-    `amounts`: what is counted, and its number. `rejected`: stems of what it turns down. `places`: preposition -> stem.
+    """A sentence, ready to be compared. `stems` tell its subject; `values` are words that exclude each other, such as
+    days; `amounts`: what is counted, and its number. `rejected`: stems of what it turns down. `places`: preposition ->
+    stem.
     """
 
     text: str
@@ -71,7 +72,7 @@ class Claim:
 
 
 def claim_of(text: str) -> Claim:
-    """Return a sentence as it is compared."""
+    """Return a sentence, ready to be compared."""
     words = [word if _LETTER.fullmatch(word) else word.lower().strip(".-") for word in _WORD.findall(text)]
     words = [_NUMERALS.get(word, word) for word in words]
     main = CONSEQUENCES.sub("", text)

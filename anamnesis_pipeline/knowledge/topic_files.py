@@ -1,7 +1,7 @@
 """The text of topic files: what one says, the text with one more entry, and the difference as a diff. Pure.
 
 A topic is a Markdown file with what holds now: a title, its purpose in the first line, and sections with entries. An
-entry is an item of a list; a comment at its end names its sources. What a person wrote around it stays as it is, to the
+entry is an item of a list; a comment at its end names its sources. What a person wrote around it stays the same, to the
 byte.
 """
 
@@ -110,7 +110,7 @@ def read_topic(text: str) -> TopicText:
 
 def with_entry(text: str, name: str, heading: str, entry: str, sources: Sequence[Ref] = ()) -> str:
     """Return the text with one more entry under a heading, which is added if it is missing; all else is unchanged. A
-    text that holds the entry already, under any heading, is returned as it is.
+    text that holds the entry already, under any heading, is returned unchanged.
 
     :param text: of the file; empty: there is none yet.
     :param name: of the topic: the title of a new file.

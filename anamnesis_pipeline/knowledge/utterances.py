@@ -42,7 +42,7 @@ def utterances_of(store: Store, session_id: str) -> Iterator[Utterance]:
 
 
 def heads_of_session(store: Store, session_id: str) -> dict[str, Episode]:
-    """Return id -> episode, for those of a session, whatever their status."""
+    """Return id -> episode, for those of a session, of every status."""
     found: dict[str, Episode] = {}
     cursor, is_more = None, True
     while is_more:

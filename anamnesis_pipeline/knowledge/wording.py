@@ -88,7 +88,7 @@ TELLS_FIX = re.compile(
     r" (?:it|the)|root cause|behoben (?:durch|mit)|ursache|arreglado con|solucionado con|corrigé (?:par|avec))\b",
     _I,
 )
-"""A sentence that says what fixed the last error, whatever it names."""
+"""A sentence that says what fixed the last error, even if it does not name it."""
 FIXED = re.compile(
     r"\b(?:fix(?:ed|es)?|root cause|solved|resolved|works? (?:now|again)|turned out|because|needs? to be|had to"
     r"|instead of|was missing|is gone|must be|should be|behoben|gelöst|fehlte|arreglad[oa]|faltaba|corrigé|manquait)\b",

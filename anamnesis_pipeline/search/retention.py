@@ -1,4 +1,4 @@
-"""How much of a memory is retained after a time, and what nobody needs any more. Pure.
+"""How much of a memory is retained after a time, and what is no longer needed. Pure.
 
 The trust of sources and the bounds of what is archived are those of engram, and so are the curves but for `huber`
 (docs/decisions/0035-importance-and-retention.md). Nothing is deleted by them: they lower a score where a search asks
@@ -116,7 +116,7 @@ def value_of(episode: Episode | EpisodeHead) -> float:
 
 def worth_of(text: str, *, tagged: bool = False) -> float:
     """Return what a fact or plain note is worth by its words, in [0, 1]: names, identifiers, numbers and rules are what
-    somebody may need later; what was so on one day is not.
+    may be needed later; what was so on one day is not.
     """
     if _OF_ONE_DAY.search(text):
         return 0.0

@@ -29,9 +29,9 @@ from anamnesis_pipeline.services.short_ids import short_ids
 from anamnesis_pipeline.store.base import Store
 
 LOOKED_AT = 30
-"""Hits that a briefing counts; as many as its budget allows are told."""
+"""Hits that a briefing counts; as many as its budget allows are shown."""
 NEAREST = 3
-"""Hits that are told where nothing answers well."""
+"""Hits that are shown where nothing answers well."""
 SUBJECT_WORDS = 4
 """Words of the question that a follow-up repeats."""
 MEMORY_TOKENS = 160
@@ -51,7 +51,7 @@ STATED = frozenset(get_args(TypeName)) - {"note"}
 
 @dataclass(frozen=True, slots=True)
 class BriefRequest:
-    """A question, what narrows it, and the most tokens of the memories that are told."""
+    """A question, what narrows it, and the most tokens of the memories shown."""
 
     query: str
     project: str | None = None

@@ -22,7 +22,7 @@ AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
 BUILT_IN = "local-"
 """Prefix of the names of sources that need no configuration."""
 MEMORY = f"{BUILT_IN}memory"
-"""Prefix of the names of sources with Claude Code's own files, whatever its folder is called."""
+"""Prefix of the names of sources with Claude Code's own files, under any folder name."""
 AGENTS = f"{BUILT_IN}agents-"
 """Prefix of the names of sources with the memory of subagents."""
 

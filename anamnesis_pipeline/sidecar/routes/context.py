@@ -139,7 +139,7 @@ async def get_skills(
     most: Annotated[int, Query(alias="max", ge=1, le=MAX_SKILLS, description="Max items")] = MAX_SKILLS,
 ) -> Response:
     """Return the lessons and procedures that a prompt calls for: notes of these types, records that an LLM drew, and
-    the entries of `lessons.md`. None, with the reason, unless one is as near as context that nobody asked for must be.
+    the entries of `lessons.md`. None, with the reason, unless one is as near as unrequested context must be.
     """
     admission: Admission = request.app.state.admission
 

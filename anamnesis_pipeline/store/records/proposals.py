@@ -40,7 +40,7 @@ Written = tuple[Episode, Sequence[Passage]]
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """What became of what a detector found. `renewed`: more evidence took the place of an open proposal's; `reopened`:
-    the same for a rejected one. `known`: proposed before, whatever was decided.
+    the same for a rejected one. `known`: proposed before, with any decision.
     """
 
     new: int = 0

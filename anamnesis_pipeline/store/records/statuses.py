@@ -64,7 +64,7 @@ class StatusRecords:
 
     def restore(self, changes: Sequence[StatusChange], since: Mapping[str, datetime]) -> None:
         """Give episodes the history that they had in another store, those that have one already excepted. Their status
-        stays as it is.
+        stays the same.
 
         :param changes: oldest first.
         :param since: id -> since when an episode holds no longer; for those of `changes` and others.
