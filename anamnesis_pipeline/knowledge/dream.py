@@ -73,7 +73,12 @@ def observe(store: Store) -> Observed:
     seen, new, done = 0, 0, set[str]()
     while fresh := [each for each in store.observations.unobserved(PAGE) if each.origin not in done]:
         for each in fresh:
-            new += store.observations.settle(each, observations_of(store, each))
+            try:
+                found = observations_of(store, each)
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # one bad text stops no other
+                log.exception(f"Nothing is observed in {each.origin}: its text could not be read")
+                found = []
+            new += store.observations.settle(each, found)
         done |= {each.origin for each in fresh}
         seen += len(fresh)
     return Observed(seen, store.observations.unobserved_count(), new)

@@ -278,7 +278,11 @@ def steps_of(script: str) -> list[str]:
     found = []
     for name, rest, words in commands.commands_of(script):
         if commands.matters(" ".join(map(shlex.quote, words))):
-            told = [word for word in takewhile(lambda each: not _MESSAGE.fullmatch(each), rest) if word[0] not in "-/"]
+            told = [
+                word
+                for word in takewhile(lambda each: not _MESSAGE.fullmatch(each), rest)
+                if word[:1] not in {"", "-", "/"}
+            ]
             most = 2 if told and told[0] in _GROUPS else 1
             found.append(" ".join([name, *(word for word in told[:most] if name in _RUNNERS or _DOES.fullmatch(word))]))
     return found

@@ -227,8 +227,8 @@ class Proposals:
         name = name_of(detector)
         try:
             found = self._found(detector, embedder)
-        except AnamnesisError as exc:
-            log.warning(f"Detector {name} failed; the next run goes on: {exc}")
+        except (AnamnesisError, ValueError, TypeError, LookupError, AttributeError) as exc:
+            log.warning(f"Detector {name} failed; the next run goes on: {exc}", exc_info=True)
             report = replace(report, problems={**report.problems, name: str(exc)})
         else:
             report = replace(report, proposed={**report.proposed, name: found})

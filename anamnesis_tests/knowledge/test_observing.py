@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anamnesis_pipeline.knowledge.observing import observations_of_session, steps_of
 from anamnesis_pipeline.knowledge.utterances import Utterance
@@ -122,6 +124,17 @@ def test_command_without_output_is_a_step() -> None:
 
 def test_steps_leave_out_commands_that_only_look() -> None:
     assert steps_of("cd app && git status && npm ci && ls dist | head") == ["npm ci"]
+
+
+@pytest.mark.parametrize("script", ["docker run '' app", "make ''", "'' x", "python '' -c ''", "git commit -m ''", "("])
+def test_empty_words_are_no_steps(script: str) -> None:
+    assert all(step.strip() for step in steps_of(script))
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_observed(text: str) -> None:
+    for who in ("user", "claude", "Bash"):
+        observations_of_session(session((who if who in WHO else text, text), ("make", f"!{text}"), ("claude", text)))
 
 
 def test_quotes_are_verbatim() -> None:

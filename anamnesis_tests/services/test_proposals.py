@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from anamnesis_pipeline.errors import ProposalNotFound
+from anamnesis_pipeline.knowledge import dream as dream_module
 from anamnesis_pipeline.knowledge.topic_store import project_folder
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
@@ -23,7 +24,8 @@ from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import Tables
-from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
+from anamnesis_pipeline.store.knowledge_model import Kind, Observation, Proposal, State
+from anamnesis_pipeline.store.records.observations import Unobserved
 from anamnesis_tests.support.archived_logs import DAY, OTHER, SESSION, Home, record
 from anamnesis_tests.support.worked_sessions import REFUSED, called, migration
 
@@ -306,3 +308,17 @@ def test_proposal_goes_with_forgotten_evidence(home: Home) -> None:
     with pytest.raises(ProposalNotFound):
         proposals_of(home).find(lesson.proposal_id)
     assert Kind.LESSON not in {each.kind for each in dreamt(home)}
+
+
+def test_text_that_cannot_be_read_stops_no_other(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home)
+    whole = dream_module.observations_of
+
+    def fail(store: Store, of: Unobserved) -> list[Observation]:
+        if of.origin == SESSION:
+            raise ValueError("broken")
+        return whole(store, of)
+
+    monkeypatch.setattr(dream_module, "observations_of", fail)
+    assert kinds(dreamt(home)) == ["merge", "supersede"]
+    assert home.store.observations.unobserved_count() == 0
