@@ -1,6 +1,7 @@
 """Schedules of ingest, consolidation and the map, at the configured times."""
 
 import logging
+import math
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ from anamnesis_pipeline.pipeline.daily import DISABLED, NIGHTLY, Timing, timings
 from anamnesis_pipeline.pipeline.memory_map import is_map_due
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
+from anamnesis_pipeline.services.proposals import last_run
 from anamnesis_pipeline.services.wiring import loaded_values
 from anamnesis_pipeline.settings import Settings
 
@@ -107,7 +109,9 @@ def daily_map(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> 
 )
 def daily_dream(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
     """Request a run if a session, note or text changed since the last one."""
-    if not memory.store.observations.unobserved_count():
+    last = last_run(memory.store)
+    is_fresh = last is not None and not last.problems and _days_since(last.started_at) < LOOKS_BACK_DAYS
+    if is_fresh and not memory.store.observations.unobserved_count():
         return dg.SkipReason("Nothing came since the last run.")
     return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
 
@@ -124,6 +128,14 @@ def daily_dream(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -
 def weekly_review(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     """Request the report of the week."""
     return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
+
+
+LOOKS_BACK_DAYS = 7
+"""Days after which a run also looks back at what has grown old."""
+
+
+def _days_since(started_at: str) -> float:
+    return (datetime.now(UTC) - datetime.fromisoformat(started_at)) / timedelta(days=1) if started_at else math.inf
 
 
 def _minute(tick: datetime) -> str:

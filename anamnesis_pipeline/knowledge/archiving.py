@@ -5,8 +5,11 @@ from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory
 from anamnesis_pipeline.model import Status
-from anamnesis_pipeline.search.retention import ARCHIVE_AGE, is_archivable
+from anamnesis_pipeline.search.retention import is_archivable
 from anamnesis_pipeline.store.knowledge_model import Change, Evidence, Kind, Observation, Proposal, Signal, StatusEdit
+
+LOOKS_BACK = timedelta(days=190)
+"""Age at which a note is hardly retained, even if it was shown twice."""
 
 
 class UnneededNotes:
@@ -14,7 +17,7 @@ class UnneededNotes:
 
     kind = Kind.ARCHIVE
     signals = (Signal.NOTE,)
-    looks_back: timedelta | None = ARCHIVE_AGE
+    looks_back: timedelta | None = LOOKS_BACK
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each."""

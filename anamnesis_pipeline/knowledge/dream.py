@@ -35,6 +35,8 @@ CURSOR = "dream.cursor."
 BACK = ".back"
 """Behind the name of a detector: the time up to which it looked back."""
 PAGE = 500
+DETECTED_AT_ONCE = 5_000
+"""Observations that a detector looks at, project by project: the statements of a project are read once for them."""
 
 DETECTORS: tuple[Detector, ...] = (
     DuplicateNotes(),
@@ -112,14 +114,14 @@ def found_by(
     """
     cursor = CURSOR + name_of(detector)
     memory, after = Memory(store, now, embedder), int(store.settings.get(cursor) or 0)
-    while fresh := store.observations.after(detector.signals, after, PAGE):
-        yield list(detector.find(memory, fresh))
+    while fresh := store.observations.after(detector.signals, after, DETECTED_AT_ONCE):
+        yield list(detector.find(memory, sorted(fresh, key=lambda each: (each.project, each.number))))
         after = fresh[-1].number
         store.settings.set(cursor, after)
     if detector.looks_back is None:
         return
     since, until = store.settings.get(cursor + BACK) or "", instant(now - detector.looks_back)
     while old := store.observations.between(detector.signals, since, until, PAGE):
-        yield list(detector.find(memory, old))
+        yield list(detector.find(memory, sorted(old, key=lambda each: (each.project, each.number))))
         since = instant(old[-1].at or now)
         store.settings.set(cursor + BACK, since)

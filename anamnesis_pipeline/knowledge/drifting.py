@@ -39,9 +39,14 @@ def _proposal(finding: Finding, memory: Memory) -> Proposal:
         finding.project,
         f"drift {finding.episode_id} {finding.kind} {finding.value}",
         f"{finding.value}: {finding.problem}"[:TITLE_CHARS],
-        Change((StatusEdit(finding.episode_id, Status.INVALIDATED),)),
+        Change((StatusEdit(finding.episode_id, _status_for(finding)),)),
         (Evidence(finding.episode_id, finding.quote, "", finding.at),),
         _CONFIDENCE[finding.severity],
         "drifted_texts",
         memory.now,
     )
+
+
+def _status_for(finding: Finding) -> Status:
+    """Return INVALIDATED for a note, which says one thing, and CHALLENGED for a section, the rest of which may hold."""
+    return Status.CHALLENGED if finding.path else Status.INVALIDATED

@@ -32,7 +32,7 @@ _DECIDED = frozenset({"decision", "preference"})
 STALE = timedelta(days=60)
 """A topic's age from which on sessions that extend its subject make it stale."""
 EXTENDS = 0.35
-MIN_EXTENSIONS = 2
+MIN_EXTENSIONS, MAX_EXTENSIONS = 2, 6
 TOPIC_TAG = "topic"
 TITLE_CHARS = 100
 TOPICS = {
@@ -102,7 +102,7 @@ class StaleTopics:
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each topic text that new observations extend."""
-        extended: dict[str, list[tuple[Observation, Near]]] = {}
+        extended: dict[str, Observation] = {}
         for of in memory.holding(fresh):
             for near in memory.statements(of.project).near(of, [Signal.TOPIC]):
                 topic = near.observation
@@ -110,13 +110,12 @@ class StaleTopics:
                 head = memory.episodes([topic.episode_id])[topic.episode_id]
                 is_named = not claim_of(head.summary).stems.isdisjoint(claim_of(of.quote).stems)
                 if is_old and TOPIC_TAG in head.tags and (near.shared >= EXTENDS or is_named):
-                    extended.setdefault(topic.episode_id, []).append((of, near))
+                    extended.setdefault(topic.episode_id, topic)
                     break
-        for episode_id, found in extended.items():
-            said = [of for of, _ in found]
+        for episode_id, topic in extended.items():
+            said = self._extensions(memory, topic)
             if len(said) < MIN_EXTENSIONS or not any(map(_extends, said)):
                 continue
-            topic = max((near for _, near in found), key=lambda near: near.shared).observation
             entry = "\n".join(f"- {each.quote}" for each in said)
             yield Proposal(
                 self.kind,
@@ -124,11 +123,23 @@ class StaleTopics:
                 f"stale {episode_id}",
                 f"Topic untouched since {topic.at:%Y-%m-%d}: {topic.quote}"[:TITLE_CHARS],
                 Change(topic=TopicEdit(episode_id, "Since then", entry)),
-                dated([piece for each in (topic, *said[:6]) for piece in quoted(each)]),
+                dated([piece for each in (topic, *said) for piece in quoted(each)]),
                 0.8,
                 "stale_topics",
                 memory.now,
             )
+
+    def _extensions(self, memory: Memory, topic: Observation) -> list[Observation]:
+        """Return the latest that was said on the subject of a topic's text since it is stale, in any session."""
+        head = memory.episodes([topic.episode_id])[topic.episode_id]
+        named, found = claim_of(head.summary).stems, dict[int, Observation]()
+        for said in memory.store.observations.of_episode(topic.episode_id):
+            for near in memory.statements(topic.project).near(said, self.signals):
+                of = near.observation
+                is_since = topic.at is not None and of.at is not None and of.at - topic.at >= STALE
+                if is_since and (near.shared >= EXTENDS or not named.isdisjoint(near.claim.stems)):
+                    found[of.number] = of
+        return [found[number] for number in sorted(found)][-MAX_EXTENSIONS:]
 
 
 def _extends(of: Observation) -> bool:

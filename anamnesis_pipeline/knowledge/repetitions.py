@@ -49,7 +49,7 @@ class RepeatedErrors:
             shown = _one_of_each_session(found)
             fix = max(fixed, key=lambda each: str(each.at))
             evidence = dated([piece for each in (*shown, fix) for piece in quoted(each)])
-            lesson = Lesson(of.quote, fixed_by=fix.answer, check=f"met in {len(sessions_in(found))} sessions")
+            lesson = Lesson(of.quote, fixed_by=fix.answer)
             yield Proposal(
                 self.kind,
                 of.project,
@@ -88,7 +88,6 @@ class RepeatedSteps:
 
     def _procedure(self, memory: Memory, run: Sequence[Observation], steps: Sequence[str]) -> Proposal:
         shown = [each for of in (run[0], run[-1]) for each in _one_of_each_session(memory.same(of))]
-        sessions = len(sessions_in(memory.same(run[0])))
         lines = "\n".join(f"{number}. `{step}`" for number, step in enumerate(steps, 1))
         evidence = [quote for each in shown for quote in quoted(each)]
         return Proposal(
@@ -96,7 +95,7 @@ class RepeatedSteps:
             run[0].project,
             f"pattern {run[0].project} {' && '.join(steps)}",
             f"Procedure: {', '.join(steps)}"[:TITLE_CHARS],
-            Change(record=NewRecord("procedure", f"Steps that worked in {sessions} sessions:\n{lines}")),
+            Change(record=NewRecord("procedure", f"Steps that worked in several sessions:\n{lines}")),
             tuple(dict.fromkeys(dated(evidence))),
             0.9,
             "repeated_steps",

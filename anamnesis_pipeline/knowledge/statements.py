@@ -165,7 +165,8 @@ def conflicts(older: Claim, newer: Claim) -> str:
         return f"takes up {min(taken_back)}"
     for names in _VALUES:
         before, after = older.values & names, newer.values & names
-        if before and after - before and (before - after or newer.is_negative):
+        is_other = after - before and (before - after or (newer.is_negative and not older.is_negative))
+        if before and is_other and older.subject <= newer.subject:
             return f"{min(before)} and {min(after - before)}"
     return _amount_conflict(older, newer) or _place_conflict(older, newer)
 

@@ -22,7 +22,13 @@ BOM = "\ufeff"
 MAX_SOURCES = 20
 """Sources named with one entry, the latest."""
 NOTICE, FIXED_BY, CHECK = "Notice", "Fixed by", "Before similar work"
-_LESSONS_HEAD = "# Lessons\n\nWhat went wrong before, how to notice it, what fixed it, and what to check first.\n"
+_PURPOSES = {
+    LESSONS: "What went wrong before, how to notice it, what fixed it, and what to check first.",
+    "facts": "What the user said is to be remembered.",
+    "decisions": "What was decided, with the reasons.",
+    "preferences": "How the user wants the work to be done.",
+}
+"""Topics that accepting makes -> their first line, which the index shows."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _MARKER = re.compile(r"\s*(?P<sign>[-*+]|\d{1,9}[.)])(?:\s+|$)")
@@ -124,7 +130,8 @@ def with_entry(text: str, name: str, heading: str, entry: str, sources: Sequence
         if (wanted := _key(each)) in _keys(text):
             continue
         if not text.removeprefix(BOM).strip():
-            text += _LESSONS_HEAD if name == LESSONS else f"# {name.replace('-', ' ').strip().capitalize()}\n"
+            title = name.replace("-", " ").strip().capitalize()
+            text += f"# {title}\n" + (f"\n{_PURPOSES[name]}\n" if name in _PURPOSES else "")
         text = _inserted(text, " ".join(heading.split()).strip("# "), each, sources)
         if wanted not in _keys(text):
             raise TopicRefused(

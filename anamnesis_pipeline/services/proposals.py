@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import cast
@@ -11,7 +12,7 @@ from typing import cast
 from pydantic import TypeAdapter
 
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import AnamnesisError, IdAmbiguous, TopicChanged, TopicRefused
+from anamnesis_pipeline.errors import AnamnesisError, IdAmbiguous, ProposalConflict, TopicChanged, TopicRefused
 from anamnesis_pipeline.knowledge.detecting import Detector
 from anamnesis_pipeline.knowledge.dream import DETECTORS, found_by, name_of, observe
 from anamnesis_pipeline.knowledge.topic_store import hash_of
@@ -83,7 +84,8 @@ def waiting_of(store: Store, private: Private) -> Waiting:
         opened = [each for each in opened if not private.is_of(each.project) and hidden.isdisjoint(each.episode_ids)]
     last = last_run(store)
     since = min((each.created_at for each in opened), default=None)
-    return Waiting(len(opened), since, datetime.fromisoformat(last.started_at) if last else None)
+    dreamt_at = datetime.fromisoformat(last.started_at) if last and last.started_at else None
+    return Waiting(len(opened), since, dreamt_at)
 
 
 class Proposals:
@@ -158,6 +160,8 @@ class Proposals:
             path = str(change.path)
             if hash_of(change.former) != edit.former:
                 return self._changed(proposal, by)
+        if proposal.change.record is not None and self._quotes_private_source(proposal):
+            raise ProposalConflict("it quotes a private source, which a note would make open; reject it")
         record = self._record(proposal, by)
         done = self._store.proposals.accept(proposal.proposal_id, by, datetime.now(UTC), reason, record, path, entry)
         return self._write(done) if done.state is State.ACCEPTED else done
@@ -221,7 +225,7 @@ class Proposals:
 
     def detect(self, detector: Detector, settings: Settings, embedder: Embedder | None = None) -> DreamReport:
         """Run one detector, unless its kind is off, and accept what the policy says. Return what the run did so far."""
-        report = last_run(self._store) or DreamReport()
+        report = last_run(self._store) or DreamReport(started_at=datetime.now(UTC).isoformat())
         if detector.kind in settings.dream_off:
             return report
         name = name_of(detector)
@@ -258,7 +262,14 @@ class Proposals:
             changed = self._store.episodes.heads([edit.episode_id for edit in proposal.change.statuses])
             if any(PINNED in head.tags for head in changed.values()):
                 continue  # what is pinned is for a person to decide
-            self._store.proposals.accept(proposal.proposal_id, POLICY, datetime.now(UTC), f"policy of {kind}: auto")
+            if self._quotes_private_source(proposal):
+                continue
+            with suppress(ProposalConflict):  # it was decided on meanwhile
+                self._store.proposals.accept(proposal.proposal_id, POLICY, datetime.now(UTC), f"policy of {kind}: auto")
+
+    def _quotes_private_source(self, proposal: Proposal) -> bool:
+        """Return whether text of a private source would change what is open."""
+        return not self._private.is_of(proposal.project) and self._is_private(proposal)
 
     def _is_private(self, proposal: Proposal) -> bool:
         heads = self._store.episodes.heads(proposal.episode_ids) if self._private else {}
@@ -271,11 +282,12 @@ class Proposals:
         try:
             return self._topics.write(proposal, proposal.change.topic)
         except TopicChanged:
-            return self._changed(proposal, proposal.decided_by)
+            return self._changed(proposal, proposal.decided_by, unfinished=True)
 
-    def _changed(self, proposal: Proposal, by: str) -> Proposal:
-        now = datetime.now(UTC)
-        return self._store.proposals.close(proposal.proposal_id, State.EXPIRED, by, now, FILE_CHANGED)
+    def _changed(self, proposal: Proposal, by: str, *, unfinished: bool = False) -> Proposal:
+        return self._store.proposals.close(
+            proposal.proposal_id, State.EXPIRED, by, datetime.now(UTC), FILE_CHANGED, unfinished=unfinished
+        )
 
     def _record(self, proposal: Proposal, by: str) -> tuple[Episode, list[Passage]] | None:
         """Return the episode that accepting posts, masked and in passages."""

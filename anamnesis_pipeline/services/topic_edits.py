@@ -55,7 +55,7 @@ class TopicEdits:
         change = self.change_here(proposal, edit)
         present = hash_of(change.former)
         if change.new == change.former:  # it was written before the process ended
-            return self._store.proposals.finish(proposal.proposal_id, edit.former, present)
+            return self._store.proposals.finish(proposal.proposal_id, edit.former, "")
         if present != edit.former:
             raise TopicChanged(f"{change.path} was changed since this was proposed")
         approval = Approval(proposal.proposal_id, proposal.decided_by, proposal.decided_at or datetime.now(UTC))

@@ -32,6 +32,7 @@ TAGS = [
     {"name": "search", "description": "Search by words and by meaning, similar episodes, and how searches fared."},
     {"name": "episodes", "description": "Episodes: store, read, list, change and delete."},
     {"name": "sessions", "description": "Sessions of Claude Code, each from its first prompt to its outcome."},
+    {"name": "proposals", "description": "Changes of what holds: proposed by detectors, decided by people."},
     {"name": "topics", "description": "What holds: topics, lessons, pinned preferences and pointers."},
     {"name": "context", "description": "What a session receives: quotes for its prompt, or the state of its project."},
     {"name": "memory", "description": "Pairs of a question and its answer, from any client."},

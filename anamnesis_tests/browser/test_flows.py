@@ -37,6 +37,7 @@ NOTHING_YET = {
     "/dashboard/context": "Enter a project",
     "/dashboard/sources": "Nothing was read yet.",
     "/dashboard/logs": "None yet: read the logs first.",
+    "/dashboard/drift": "No text claims anything yet",
     "/dashboard/embedding": "Nothing is stored yet",
     "/dashboard/health": "None yet.",
     "/dashboard/events": "happened yet.",

@@ -33,7 +33,7 @@ from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.pipeline.daily import INTERVALS, Timing, timings
 from anamnesis_pipeline.services.dagster.definitions import LoadedSchedule
 from anamnesis_pipeline.services.dagster.graphql import REPOSITORY
-from anamnesis_pipeline.services.proposals import last_run
+from anamnesis_pipeline.services.proposals import LAST_RUN, last_run
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.knowledge_model import Signal
 from anamnesis_tests.defs.conftest import Daemon
@@ -203,7 +203,10 @@ def test_dream_runs_for_what_came_and_fails_with_one_detector(
     memory: MemoryResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seven = datetime(2026, 3, 2, 7, tzinfo=UTC)
+    memory.store.settings.set(LAST_RUN, {"started_at": datetime.now(UTC).isoformat()})
     assert "Nothing came" in evaluated(daily_dream, memory, instance, seven)[1]
+    memory.store.settings.set(LAST_RUN, None)
+    assert evaluated(daily_dream, memory, instance, seven)[0], "it looks back once a week"
     for name, text in NOTES:
         put(memory.store, name, text, raw_exchange=text, minute=ord(name))
     ((request,), _) = evaluated(daily_dream, memory, instance, seven)

@@ -114,5 +114,5 @@ def test_index_leaves_the_200_lines_to_both(filled: Store) -> None:
     assert len(text.splitlines()) == MAX_LINES
     assert "- and more: `anamnesis topics` lists all" in text
     assert with_index(text, SHOP, held, "box") == text
-    with pytest.raises(TopicRefused, match="has 191 lines of its own"):
+    with pytest.raises(TopicRefused, match="has 191 other lines"):
         with_index("mine\n" * 190, SHOP, held, "box")

@@ -80,6 +80,8 @@ class ProposalRecords:
                 return Proposed()
             quotes = {(each.episode_id, each.quote) for each in proposal.evidence}
             former = [(row, {(e.episode_id, e.quote) for e in EVIDENCE.validate_json(row["evidence"])}) for row in rows]
+            if any(row["state"] == State.ACCEPTED for row in rows):
+                return Proposed(known=1)  # what it would change is changed
             decided = [(row, its) for row, its in former if row["state"] not in (State.OPEN, State.EXPIRED)]
             if any(quotes <= its for _, its in decided) or any(
                 quotes <= its for row, its in former if row["state"] == State.OPEN
@@ -193,13 +195,16 @@ class ProposalRecords:
             proposal = proposal if entry is None else proposal.saying(entry)
             ids = [edit.episode_id for edit in proposal.change.statuses]
             rows = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", ids, STATUS_FIELDS)}
-            if len(rows) < len(set(ids)) or any(row["status"] not in HOLDING for row in rows.values()):
+            heirs = {edit.successor for edit in proposal.change.statuses if edit.successor}
+            standing = [row["status"] for row in tables["episodes"].among("episode_id", heirs, ["status"])]
+            standing += [row["status"] for row in rows.values()]
+            if len(standing) < len({*ids}) + len(heirs) or any(each not in HOLDING for each in standing):
                 expired = proposal.decided(State.EXPIRED, at, by, "an episode that it would change holds no longer")
                 return _store(tables, expired)
             former = tuple(
                 StatusEdit(row["episode_id"], Status(row["status"]), row["superseded_by"]) for row in rows.values()
             )
-            cause = Cause(by, f"proposal {proposal_id[:12]} ({proposal.kind}) accepted: {reason or proposal.title}")
+            cause = Cause(by, f"proposal {proposal_id[:12]} ({proposal.kind}) accepted{': ' * bool(reason)}{reason}")
             _set_statuses(tables, proposal.change.statuses, cause)
             tags = _add_tags(tables, self._native, dict(proposal.change.tags))
             if record is not None:
@@ -215,14 +220,15 @@ class ProposalRecords:
         """Note that the topic file of an accepted proposal is written. Open ones for the same file go on from its text.
 
         :param former: hash of its text before; empty: there was no file.
-        :param written: hash of its text now.
+        :param written: hash of its text now; empty: it was written before, and may have been changed since.
         """
 
         def work(tables: Tables) -> Proposal:
             proposal = _in_state(_read(tables, proposal_id), State.ACCEPTED)
             applied = replace(proposal.applied or Applied(), former=former, written=written, is_done=True)
             aliases = read_aliases(tables)
-            for other in (_proposal(row, aliases) for row in tables["proposals"].find({"state": State.OPEN.value})):
+            opened = tables["proposals"].find({"state": State.OPEN.value}) if written else []
+            for other in (_proposal(row, aliases) for row in opened):
                 if other.project == proposal.project and _file_of(other) == _file_of(proposal):
                     _store(tables, other.over(written))
             return _store(tables, replace(proposal, applied=applied))
@@ -247,8 +253,12 @@ class ProposalRecords:
         accepted += self.page(limit, State.ACCEPTED, Kind.STALE_TOPIC)
         return [each for each in accepted if each.applied and not each.applied.is_done]
 
-    def close(self, proposal_id: str, state: State, by: str, at: datetime, reason: str = "") -> Proposal:
-        """Reject an open proposal, or let it, or one whose topic file is not written, expire. Nothing is changed by it.
+    def close(
+        self, proposal_id: str, state: State, by: str, at: datetime, reason: str = "", *, unfinished: bool = False
+    ) -> Proposal:
+        """Reject an open proposal, or let it expire; nothing is changed by it.
+
+        :param unfinished: it is accepted, and its topic file is not written.
 
         :raises ProposalNotFound: there is none with this id.
         :raises ProposalConflict: it is neither.
@@ -256,8 +266,7 @@ class ProposalRecords:
 
         def work(tables: Tables) -> Proposal:
             proposal = _read(tables, proposal_id)
-            is_unfinished = proposal.applied is not None and not proposal.applied.is_done
-            if not (is_unfinished and state is State.EXPIRED):
+            if not (unfinished and proposal.applied is not None and not proposal.applied.is_done):
                 _in_state(proposal, State.OPEN)
             return _store(tables, replace(proposal.decided(state, at, by, reason), applied=None))
 
@@ -283,7 +292,7 @@ class ProposalRecords:
             cause = Cause(by, f"proposal {proposal_id[:12]} ({proposal.kind}) undone{': ' * bool(reason)}{reason}")
             set_status(tables, same, before, cause)
             links.undo(tables, [row["episode_id"] for row in same])
-            _set_tags(tables, self._native, dict(applied.tags))
+            _take_tags(tables, self._native, dict(proposal.change.tags), dict(applied.tags))
             if applied.record_id:
                 remove_episodes(tables, self._native, [applied.record_id])
             return _store(tables, proposal.decided(State.UNDONE, at, by, reason))
@@ -332,6 +341,15 @@ def _add_tags(
 
 
 _TAGS = ("episode_id", "tags")
+
+
+def _take_tags(
+    tables: Tables, native: Native, added: Mapping[str, Sequence[str]], before: Mapping[str, Sequence[str]]
+) -> None:
+    """Take off the tags that were added; those that came since stay."""
+    gone = {key: set(tags) - set(before.get(key, ())) for key, tags in added.items()}
+    held = {row["episode_id"]: row["tags"] for row in tables["episodes"].among("episode_id", gone, _TAGS)}
+    _set_tags(tables, native, {key: tuple(tag for tag in tags if tag not in gone[key]) for key, tags in held.items()})
 
 
 def _set_tags(tables: Tables, native: Native, tags_of: Mapping[str, tuple[str, ...]]) -> None:
