@@ -1,7 +1,7 @@
 """Proposals of a whole memory: what detectors find in logs and notes, what deciding does, wherever a run ends."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from anamnesis_pipeline.errors import ProposalNotFound
+from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound
 from anamnesis_pipeline.knowledge import dream as dream_module
+from anamnesis_pipeline.knowledge.archiving import UnneededNotes
 from anamnesis_pipeline.knowledge.topic_store import project_folder
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
@@ -264,6 +265,42 @@ def test_accepting_lesson_that_ends_anywhere_is_finished_by_the_next_dream(home:
         home.store.settings.set("dream.cursor.RepeatedErrors", None)
         dreamt(home)
     pytest.fail("it never came to its end")
+
+
+def test_undoing_keeps_what_a_person_wrote_after_a_process_ended(home: Home) -> None:
+    lesson = lesson_of(home)
+    with patch.object(type(home.store.proposals), "finish", side_effect=EndedError), pytest.raises(EndedError):
+        proposals_of(home).accept(lesson.proposal_id, "Ada")
+    with lessons_of(home).open("a") as file:
+        file.write("\nMine.\n")
+    dreamt(home)
+    proposals_of(home).undo(lesson.proposal_id, "Ada")
+    text = lessons_of(home).read_text()
+    assert "Mine." in text
+    assert REFUSED not in text
+
+
+def test_text_of_private_source_becomes_no_open_note(home: Home) -> None:
+    steps = [("npm run build", "ok"), ("docker build .", "ok"), ("kubectl rollout restart deploy/shop", "ok")]
+    for session, at in ((SESSION, 1), (OTHER, 5_000)):
+        lines = [record("user", "release it", at, session)]
+        for number, (script, output) in enumerate(steps, 1):
+            lines += called(script, output, at + number, session)
+        home.write(lines, f"-code-shop/{session}.jsonl")
+    home.ingest()
+    (procedure,) = [each for each in dreamt(home) if each.kind is Kind.PATTERN]
+    private = Private(sources=(home.source(),))
+    with pytest.raises(ProposalConflict, match="private source"):
+        proposals_of(home, private).accept(procedure.proposal_id, "Ada")
+    assert proposals_of(home).accept(procedure.proposal_id, "Ada").state is State.ACCEPTED
+
+
+def test_old_note_is_archived_when_it_is_hardly_retained(home: Home) -> None:
+    posted = post(home, "Ordered pizza while it ran", 1, type="note", timestamp=datetime.now(UTC) - timedelta(days=80))
+    assert dreamt(home) == []
+    later = datetime.now(UTC) + timedelta(days=115)
+    found = [each for batch in dream_module.found_by(home.store, UnneededNotes(), later) for each in batch]
+    assert [each.episode_ids for each in found] == [[posted.episode_id]]
 
 
 def test_policy_accepts_what_can_be_undone(home: Home) -> None:

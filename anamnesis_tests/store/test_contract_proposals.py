@@ -23,7 +23,7 @@ from anamnesis_pipeline.store.knowledge_model import (
 )
 from anamnesis_pipeline.store.records.observations import Unobserved
 from anamnesis_pipeline.store.records.proposals import Proposed
-from anamnesis_tests.support.samples import episode, passages, put
+from anamnesis_tests.support.samples import edit, episode, passages, put
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -98,7 +98,7 @@ def test_accepting_changes_statuses_and_undoing_restores(store: Store) -> None:
     assert standing(store, "old") == ("superseded", "new")
     assert "deploy" in store.episodes.get(["new"])["new"].tags
     change = store.statuses.history("old", 1)[0]
-    assert (change.by, made.proposal_id[:12] in change.reason) == ("Ada", True)
+    assert (change.by, change.reason) == ("Ada", f"proposal {made.proposal_id[:12]} (supersede) accepted: seen")
     assert store.proposals.undo(made.proposal_id, "Ada", NOW).state is State.UNDONE
     assert standing(store, "old") == ("active", None)
     assert "deploy" not in store.episodes.get(["new"])["new"].tags
@@ -113,6 +113,45 @@ def test_accepted_supersession_outlives_rewriting(store: Store) -> None:
     assert standing(store, "old") == ("superseded", "new")
     store.episodes.delete("new")
     assert standing(store, "old") == ("active", None)
+
+
+def test_history_of_an_episode_quotes_no_other(store: Store) -> None:
+    two(store)
+    store.proposals.propose(made := replace(proposal(*TWO), title="we deploy on Monday because of Klaus"))
+    store.proposals.accept(made.proposal_id, "Ada", NOW)
+    assert "Klaus" not in store.statuses.history("old", 1)[0].reason
+
+
+def test_undoing_keeps_tags_that_came_since(store: Store) -> None:
+    two(store)
+    made = proposal(*TWO, change=Change((StatusEdit("old", Status.SUPERSEDED, "new"),), tags=(("new", ("deploy",)),)))
+    store.proposals.propose(made)
+    store.proposals.accept(made.proposal_id, "Ada", NOW)
+    edit(store, "new", tags=("deploy", "pinned"))
+    store.proposals.undo(made.proposal_id, "Ada", NOW)
+    assert store.episodes.get(["new"])["new"].tags == ("pinned",)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_holds_no_longer_replaces_nothing(store: Store, is_there: bool) -> None:
+    two(store)
+    store.proposals.propose(made := proposal(TWO[0]))
+    if is_there:
+        edit(store, "new", status="invalidated")
+    else:
+        store.episodes.delete("new")
+    assert store.proposals.accept(made.proposal_id, "Ada", NOW).state is State.EXPIRED
+    assert standing(store, "old") == ("active", None)
+
+
+def test_accepted_proposal_does_not_expire(store: Store) -> None:
+    two(store)
+    store.proposals.propose(made := proposal(*TWO))
+    store.proposals.accept(made.proposal_id, "Ada", NOW)
+    with pytest.raises(ProposalConflict):
+        store.proposals.close(made.proposal_id, State.EXPIRED, "Ada", NOW, unfinished=True)
+    more = proposal(*TWO, ("old", "we deploy"))
+    assert store.proposals.propose(more) == Proposed(known=1), "what it would change is changed"
 
 
 def test_undoing_leaves_what_changed_since(store: Store) -> None:
