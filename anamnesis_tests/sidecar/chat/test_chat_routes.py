@@ -184,8 +184,12 @@ def test_first_model_to_come_is_used(client: httpx.Client, server: ChatServer, m
     monkeypatch.setenv("ANAMNESIS_OLLAMA_URLS", server.url)
     assert "Default: Ollama · qwen3:4b" in client.get("/chat/parts/models", params={"open": name}).text
     assert "".join(of(said(client, session_id=name), "token")) == SAID
-    kept = client.get(f"/api/chat/sessions/{name}").json()
-    assert (kept["backend"], kept["model"]) == ("ollama", "qwen3:4b")
+
+    def kept_model() -> tuple[str, str]:
+        answer = client.get(f"/api/chat/sessions/{name}").json()
+        return answer["backend"], answer["model"]
+
+    wait_for(lambda: kept_model() == ("ollama", "qwen3:4b"))  # it is stored once the stream has ended
 
 
 def test_deleted_chat_is_gone(client: httpx.Client, services: TestServices, monkeypatch: pytest.MonkeyPatch) -> None:
