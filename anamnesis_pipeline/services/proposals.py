@@ -213,11 +213,15 @@ class Proposals:
         left, and opens proposals again whose topic file was changed.
         """
         for proposal in self._store.proposals.unfinished(MAX_AUTOMATIC):
-            self._write(proposal)
+            try:
+                self._write(proposal)
+            except (TopicRefused, ProposalConflict) as exc:  # the other proposals go on; the check of Dagster names it
+                log.warning(f"The topic file of proposal {proposal.proposal_id[:12]} is not written: {exc}")
         for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.EXPIRED):
             if proposal.reason == FILE_CHANGED:
                 renewed = self._over_present(proposal).change.topic
-                self._store.proposals.renew(proposal.proposal_id, renewed.former if renewed else "")
+                with suppress(ProposalConflict):  # another run opened it meanwhile
+                    self._store.proposals.renew(proposal.proposal_id, renewed.former if renewed else "")
         seen = observe(self._store)
         report = DreamReport(seen.observed, seen.waiting, seen.observations, started_at=datetime.now(UTC).isoformat())
         self._store.settings.set(LAST_RUN, asdict(report))

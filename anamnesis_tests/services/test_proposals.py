@@ -280,6 +280,14 @@ def test_undoing_keeps_what_a_person_wrote_after_a_process_ended(home: Home) -> 
     assert REFUSED not in text
 
 
+def test_topic_that_cannot_be_written_stops_no_dream(home: Home) -> None:
+    lesson = lesson_of(home)
+    with patch.object(type(home.store.proposals), "finish", side_effect=EndedError), pytest.raises(EndedError):
+        proposals_of(home).accept(lesson.proposal_id, "Ada")
+    lessons_of(home).write_bytes(b"\xff\xfe is no UTF-8")
+    assert kinds(dreamt(home)) == ["merge", "supersede"]
+
+
 def test_text_of_private_source_becomes_no_open_note(home: Home) -> None:
     steps = [("npm run build", "ok"), ("docker build .", "ok"), ("kubectl rollout restart deploy/shop", "ok")]
     for session, at in ((SESSION, 1), (OTHER, 5_000)):
