@@ -11,10 +11,12 @@ _LITERAL = re.compile(
     [\w$@]+(?:[./:_\-\\]+[\w$@]+)+      # foo_bar, src/billing.py:44, v1.2.3, --no-verify
     | --?[a-zA-Z][\w\-]*                # -x, --force
     | [a-z]+[A-Z]\w*                    # camelCase
-    | \w*\d\w*[a-zA-Z]\w* | [A-Z]{2}\w*\d\w*   # a7f3b2, HTTP2
+    | \d\w*[a-zA-Z] | [A-Z]{2}\w*\d       # a7f3b2, HTTP2
     """,
     re.VERBOSE,
 )
+MAX_TOKEN_CHARS = 200
+"""A longer run without a space is no identifier; the expression takes time quadratic in it."""
 _NAME = re.compile(r"(?<=[\w,;:)'\"] )[A-Z]\w{2,}")
 FEW_WORDS = 2
 """A question with at most this number of content words is a keyword list."""
@@ -30,7 +32,7 @@ def content_words(text: str) -> list[str]:
 def literal_tokens(text: str) -> list[str]:
     """Return tokens that look like identifiers, paths, versions, options or quoted code: they are matched literally."""
     quoted = [token for groups in _QUOTED.findall(text) for group in groups for token in group.split()]
-    found = [token for token in parted(text).split() if _LITERAL.search(token)]
+    found = [token for token in parted(text).split() if len(token) <= MAX_TOKEN_CHARS and _LITERAL.search(token)]
     return list(dict.fromkeys([*quoted, *found]))
 
 

@@ -42,6 +42,13 @@ def test_what_looks_like_code_is_looked_for_literally(text: str, tokens: list[st
     assert literal_tokens(text) == tokens
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("run", ["0", "A", "_", "0_", "AA0_"])
+def test_literal_tokens_of_one_endless_word_take_no_time(run: str) -> None:
+    """An expression that goes back and forth in it would take hours."""
+    assert literal_tokens(run * (10_000 // len(run))) == []
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
