@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import cache, partial
 
 import anyio
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Security as Requires
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
@@ -69,6 +69,7 @@ from anamnesis_pipeline.sidecar.routes import similar as similar_routes
 from anamnesis_pipeline.sidecar.routes import topics as topics_routes
 from anamnesis_pipeline.sidecar.routes import upload as upload_routes
 from anamnesis_pipeline.sidecar.routes import value as value_routes
+from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.security import LoginRateLimiter, Security
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.sidecar.web import health, review, search
@@ -215,6 +216,6 @@ def _routes(*, wants_token: bool) -> list[BaseRoute]:
     together = APIRouter()
     together.include_router(service_routes.open_router)
     for router in _ROUTERS:
-        together.include_router(router, dependencies=documented)
+        together.include_router(router, dependencies=[*documented, Depends(refuse_repeated)])
     together.include_router(pages.router)
     return together.routes

@@ -196,3 +196,9 @@ def test_an_id_with_a_character_that_cannot_be_printed_is_refused(text: str) -> 
         assert not re.fullmatch(fields.ID_PATTERN, text)
     elif text.isascii() and text.isalnum():
         assert bool(re.fullmatch(fields.ID_PATTERN, text)) == (text not in fields.RESERVED_SEGMENTS)
+
+
+@pytest.mark.parametrize("path", ["pointers", "topics", "proposals", "drift", "search/hints", "projects"])
+def test_no_route_takes_the_last_of_two_values(client: TestClient, path: str) -> None:
+    (error,) = problem(client.get(f"/api/{path}?project=a&project=b"))["errors"]
+    assert error["message"] == "is given more than once"

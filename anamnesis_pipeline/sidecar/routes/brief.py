@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,10 +22,10 @@ from anamnesis_pipeline.services.fields import QueryText
 from anamnesis_pipeline.sidecar.admission import Admission
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, IncludePrivate, OfProject, refuse_repeated
+from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, IncludePrivate, OfProject
 from anamnesis_pipeline.sidecar.services import Uses
 
-router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
+router = APIRouter(prefix="/api", tags=["search"], responses=PROBLEMS)
 
 Question = Annotated[QueryText, Query(description="Question, or words")]
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, NotRequired
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -23,12 +23,9 @@ from anamnesis_pipeline.settings import limits_of, words_of
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
-from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Services, Uses
 
-router = APIRouter(
-    prefix="/api/consolidation", tags=["consolidation"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
-)
+router = APIRouter(prefix="/api/consolidation", tags=["consolidation"], responses=PROBLEMS)
 
 _RULES = MergeRules()
 Cosine = Annotated[float, limits_of("merge_cosine")]

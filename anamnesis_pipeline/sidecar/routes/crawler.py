@@ -29,10 +29,9 @@ from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
-from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
 
-router = APIRouter(prefix="/api", tags=["sources"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
+router = APIRouter(prefix="/api", tags=["sources"], responses=PROBLEMS)
 
 
 async def control_of(_: Request, services: Uses) -> CrawlerControl:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, NotRequired
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -26,13 +26,10 @@ from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.crawler import Control
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
-from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sources.specs import DOCUMENTS, LOGS, SourceSpec
 
-router = APIRouter(
-    prefix="/api/crawler/config", tags=["sources"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
-)
+router = APIRouter(prefix="/api/crawler/config", tags=["sources"], responses=PROBLEMS)
 
 
 class TagPatternModel(BaseModel):

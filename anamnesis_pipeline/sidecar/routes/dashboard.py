@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +21,7 @@ from anamnesis_pipeline.sidecar.overview_stats import Overview, StatsOut, senten
 from anamnesis_pipeline.sidecar.present_problems import present_problems
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.resources import Resource, Resources
-from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Filter, IncludePrivate, refuse_repeated
+from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Filter, IncludePrivate
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.store.records.overview import Grouping
 
@@ -72,7 +72,7 @@ def dashboard_stats(request: Request) -> Response:
     return json_reply(overview.stats())
 
 
-@router.get("/counts", response_model=CountsOut, dependencies=[Depends(refuse_repeated)])
+@router.get("/counts", response_model=CountsOut)
 def count_episodes(
     services: Uses,
     where: Filter,

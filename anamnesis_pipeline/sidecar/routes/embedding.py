@@ -21,12 +21,9 @@ from anamnesis_pipeline.services.embedding_control import (
 )
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
 
-router = APIRouter(
-    prefix="/api/embedding", tags=["embedding"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
-)
+router = APIRouter(prefix="/api/embedding", tags=["embedding"], responses=PROBLEMS)
 
 
 async def control_of(request: Request, services: Uses) -> EmbeddingControl:

@@ -44,7 +44,7 @@ from anamnesis_pipeline.store.records.statuses import EDITED, Cause
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 MAX_SKIP = 1_000_000
-REPEATABLE = frozenset({"include", "tag", "kind", "type", "layer", "include_private"})
+REPEATABLE = frozenset({"include", "tag", "kind", "type", "layer", "include_private", "keyword"})
 NO_NAMES: list[str] = []
 NO_TYPES: list[TypeName] = []
 NO_LAYERS: list[LayerName] = []
@@ -61,9 +61,7 @@ async def refuse_repeated(request: Request) -> None:
         )
 
 
-router = APIRouter(
-    prefix="/api/episodes", tags=["episodes"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
-)
+router = APIRouter(prefix="/api/episodes", tags=["episodes"], responses=PROBLEMS)
 
 
 OfProject = Annotated[Name | None, Query(description="Only this project; `api` also matches `acme/api`")]

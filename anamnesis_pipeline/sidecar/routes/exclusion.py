@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -22,12 +22,12 @@ from anamnesis_pipeline.services.fields import TEXT_PATTERN, WORDED_PATTERN, Epi
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.episodes import Limit, refuse_repeated
+from anamnesis_pipeline.sidecar.routes.episodes import Limit
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.sources.exclusion import MAX_CHARS, Rule, RuleKind
 from anamnesis_pipeline.store.values import CURSOR_PATTERN, cursor_at, read_cursor
 
-router = APIRouter(tags=["blocklist"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
+router = APIRouter(tags=["blocklist"], responses=PROBLEMS)
 
 Reason = Annotated[str, Field(max_length=1_000, pattern=TEXT_PATTERN, description="Reason, shown in the list")]
 

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
 from anamnesis_pipeline.services.exporting import Format, exported
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
-from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Filter, IncludePrivate, refuse_repeated
+from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Filter, IncludePrivate
 from anamnesis_pipeline.sidecar.services import Uses
 
 router = APIRouter(tags=["episodes"], responses=PROBLEMS)
@@ -20,7 +20,6 @@ _FILES = {"jsonl": ("application/jsonl", "memory.jsonl"), "markdown": ("text/mar
     "/api/export",
     response_class=StreamingResponse,
     responses={200: {"content": {"application/jsonl": {}, "text/markdown": {}}, "description": "Oldest first"}},
-    dependencies=[Depends(refuse_repeated)],
 )
 def export_episodes(
     services: Uses,

@@ -24,10 +24,9 @@ from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.notifications import Nudges
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import refusing
-from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 from anamnesis_pipeline.sidecar.services import Uses
 
-router = APIRouter(prefix="/api/jsonl", tags=["logs"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)])
+router = APIRouter(prefix="/api/jsonl", tags=["logs"], responses=PROBLEMS)
 
 
 async def control_of(_: Request, services: Uses) -> JsonlControl:

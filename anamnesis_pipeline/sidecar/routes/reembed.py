@@ -1,6 +1,6 @@
 """Re-embedding: start, pause, resume and progress."""
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -8,11 +8,8 @@ from anamnesis_pipeline.services.embedding_control import ReembedIn, ReembedOut,
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.embedding import Control, refusing, started_reply
-from anamnesis_pipeline.sidecar.routes.episodes import refuse_repeated
 
-router = APIRouter(
-    prefix="/api/episodes/reembed", tags=["embedding"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
-)
+router = APIRouter(prefix="/api/episodes/reembed", tags=["embedding"], responses=PROBLEMS)
 
 
 @router.post("", response_model=StartedOut, status_code=202, responses={200: {"model": StartedOut}})

@@ -22,15 +22,13 @@ from anamnesis_pipeline.services.session_reading import (
 )
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Order, filter_of_time, refuse_repeated
+from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Order, filter_of_time
 from anamnesis_pipeline.sidecar.services import Uses
 from anamnesis_pipeline.store.values import CURSOR_PATTERN
 
 _ROWS = TypeAdapter(list[SessionRow])
 
-router = APIRouter(
-    prefix="/api/sessions", tags=["sessions"], responses=PROBLEMS, dependencies=[Depends(refuse_repeated)]
-)
+router = APIRouter(prefix="/api/sessions", tags=["sessions"], responses=PROBLEMS)
 
 
 class SaidOut(TypedDict):

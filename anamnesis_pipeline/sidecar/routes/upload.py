@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from python_multipart.multipart import parse_options_header
@@ -29,12 +29,12 @@ from anamnesis_pipeline.services.wiring import effective_settings, open_forgette
 from anamnesis_pipeline.sidecar.background import trim
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS, UPLOAD_PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
-from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Limit, refuse_repeated
+from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES, Limit
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.upload_body import read_form
 from anamnesis_pipeline.sources.web import Page
 
-router = APIRouter(tags=["uploads"], responses=PROBLEMS | UPLOAD_PROBLEMS, dependencies=[Depends(refuse_repeated)])
+router = APIRouter(tags=["uploads"], responses=PROBLEMS | UPLOAD_PROBLEMS)
 
 UPLOADS_AT_ONCE = 2
 """Each may hold 50 MiB, and what is made of it."""
