@@ -198,7 +198,7 @@ def test_an_id_with_a_character_that_cannot_be_printed_is_refused(text: str) -> 
         assert bool(re.fullmatch(fields.ID_PATTERN, text)) == (text not in fields.RESERVED_SEGMENTS)
 
 
-@pytest.mark.parametrize("path", ["pointers", "topics", "proposals", "drift", "search/hints", "projects"])
+@pytest.mark.parametrize("path", ["pointers", "topics", "proposals", "drift", "search/hints"])
 def test_no_route_takes_the_last_of_two_values(client: TestClient, path: str) -> None:
     (error,) = problem(client.get(f"/api/{path}?project=a&project=b"))["errors"]
     assert error["message"] == "is given more than once"
