@@ -6,6 +6,7 @@ from anamnesis_pipeline.defs.checks import CHECKS
 from anamnesis_pipeline.defs.consolidation import consolidation_report
 from anamnesis_pipeline.defs.crawled_files import crawled_files
 from anamnesis_pipeline.defs.documents import documents
+from anamnesis_pipeline.defs.drift_report import drift_report
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
 from anamnesis_pipeline.defs.episodes import episodes
@@ -45,6 +46,7 @@ ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
     proposals,
     review_report,
     memory_index,
+    drift_report,
 )
 
 defs = dg.Definitions(

@@ -50,8 +50,9 @@ draw_map = dg.define_asset_job(
 
 dream = dg.define_asset_job(
     "dream",
-    dg.AssetSelection.assets("observations", "memory_index") | dg.AssetSelection.key_prefixes("proposals"),
-    description="Observe what came, propose what follows from it, and render the indexes. Nothing that holds changes.",
+    dg.AssetSelection.assets("observations", "memory_index", "drift_report")
+    | dg.AssetSelection.key_prefixes("proposals"),
+    description="Observe what came, propose what follows from it, render the indexes, check claims. Nothing changes.",
     tags=tagged("knowledge"),
     **owned(dg.define_asset_job),
 )

@@ -44,6 +44,7 @@ GRAPH = {
     **dict.fromkeys(PROPOSALS, ({"observations"}, None)),
     "review_report": (PROPOSALS, None),
     "memory_index": ({"episodes"}, None),
+    "drift_report": ({"episodes"}, None),
 }
 JOBS = {
     "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"},
@@ -51,7 +52,7 @@ JOBS = {
     "index": {"vector_index"},
     "draw_map": {"memory_map"},
     "consolidate": {"consolidation_report"},
-    "dream": {"observations", "memory_index", *PROPOSALS},
+    "dream": {"observations", "memory_index", "drift_report", *PROPOSALS},
     "review": {"review_report"},
     "finish_posted": set(),
 }
@@ -145,7 +146,7 @@ def test_checks_watch_assets_and_say_what_they_want() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
     assert len(specs) == 15 + len(DETECTORS)
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
-    by_assets = {"index_recall", "index_has_200_lines_at_most", "archive_is_there"}
+    by_assets = {"index_recall", "index_has_200_lines_at_most", "archive_is_there", "scores_are_fair"}
     by_assets |= {"every_passage_is_embedded", "vectors_are_sound"}
     assert every - {spec.name for spec in specs} == by_assets
     assert {spec.asset_key.to_user_string() for spec in specs} <= set(GRAPH)

@@ -32,6 +32,7 @@ ASSET_PAGES = {
     "proposals": "/dashboard/review",
     "review_report": "/dashboard/review",
     "memory_index": "/dashboard/topics",
+    "drift_report": "/dashboard/drift",
 }
 """Asset, or what its key begins with, -> the page with its content; each links to the other."""
 POSTED_ASSETS = dict(zip(RESERVED_SOURCES, ("posted_notes", "uploaded_documents", "chat_answers"), strict=True))
