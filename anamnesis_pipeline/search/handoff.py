@@ -65,6 +65,7 @@ COMMITS = 6
 """Limit per session, the last ones."""
 
 HOLDS = "What holds; topics win over what sessions said:"
+SAID = "What the topics say, latest first:"
 PINNED = "Pinned preferences:"
 LESSONS = "Went wrong before; check before similar work:"
 STATE = "Where the work stands:"
@@ -115,7 +116,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Quotes under each heading, the most important first. `topics`: which there are, and what each is for."""
+    """Quotes under each heading, the most important first. `topics`: which there are, and what each is for; `entries`:
+    the latest of what they say.
+    """
 
     state: tuple[Item, ...] = ()
     decisions: tuple[Item, ...] = ()
@@ -127,11 +130,13 @@ class Handoff:
     topics: tuple[Item, ...] = ()
     pinned: tuple[Item, ...] = ()
     lessons: tuple[Item, ...] = ()
+    entries: tuple[Item, ...] = ()
 
     def sections(self) -> list[Section]:
         """Return the sections of a block."""
         return [
             Section(HOLDS, self.topics, 40, is_whole=True),
+            Section(SAID, self.entries, 60, is_whole=True, waits=1),
             Section(PINNED, self.pinned, 60, is_whole=True),
             Section(LESSONS, self.lessons, 60, is_whole=True),
             Section(STATE, self.state[:1], 160, is_whole=True),

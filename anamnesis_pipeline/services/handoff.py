@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from anamnesis_pipeline.knowledge.topic_files import lessons_of, read_topic
-from anamnesis_pipeline.knowledge.what_holds import Held, read_held
+from anamnesis_pipeline.knowledge.what_holds import Held, Topic, read_held
 from anamnesis_pipeline.model import Episode, EpisodeFilter
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
@@ -64,11 +64,11 @@ def read_handoff(store: Store, projects: Sequence[str], without: str = "", hidde
     )
     held = read_held(store, EpisodeFilter(projects=tuple(projects), hidden_sources=tuple(hidden)))
     topics, pinned = tuple(_index(held)), tuple(Item(e, e.summary, class_of(e)) for e in held.pinned[:MAX_ITEMS])
-    lessons = tuple(_lessons(held))
-    told = {item.episode.episode_id for item in (*topics, *pinned, *lessons)}
+    lessons, entries = _latest(held.lessons, "lesson"), _latest(held.topics, "topic")
+    told = {item.episode.episode_id for item in (*topics, *pinned, *lessons, *entries)}
     found = handoff_of(work)
     facts = tuple(item for item in found.facts if item.episode.episode_id not in told)
-    return replace(found, topics=topics, pinned=pinned, lessons=lessons, facts=facts)
+    return replace(found, topics=topics, pinned=pinned, lessons=lessons, entries=entries, facts=facts)
 
 
 def _index(held: Held) -> Iterator[Item]:
@@ -85,16 +85,16 @@ def _index(held: Held) -> Iterator[Item]:
         yield Item(pointer.episode, f"{pointer.keyword} → {place}{about}", class_of(pointer.episode), is_index=True)
 
 
-def _lessons(held: Held) -> list[Item]:
-    """Return the latest lessons, by the days of their sources, then by their place in the file."""
+def _latest(topics: Sequence[Topic], called: str) -> tuple[Item, ...]:
+    """Return the latest entries of topics, by the days of their sources, then by their place in the file."""
     entries = [
         (entry, section)
-        for topic in held.lessons
+        for topic in topics
         for section in topic.sections
         for entry in read_topic(section.raw_exchange).entries
     ]
     latest = sorted(entries, key=lambda each: max((ref.day for ref in each[0].sources), default=""))[-MAX_ITEMS:]
-    return [Item(of, entry.text, SourceClass.FILE, called="lesson", is_entry=True) for entry, of in reversed(latest)]
+    return tuple(Item(of, entry.text, SourceClass.FILE, called=called, is_entry=True) for entry, of in reversed(latest))
 
 
 def _talk(store: Store, projects: Sequence[str]) -> list[Episode]:

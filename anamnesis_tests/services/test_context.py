@@ -496,6 +496,18 @@ def test_start_begins_with_what_holds(store: Store) -> None:
     assert "topics win" in start(store, session_id="s", source="compact")
 
 
+def test_start_shows_the_latest_entries_of_topics(store: Store) -> None:
+    old, new = "- Carts are kept for a week. <!-- sources: a 2026-01-02 -->", "- We deploy on Thursdays."
+    new += " <!-- sources: b 2026-03-04 -->"
+    put_topic(store, "/c/memory/topics/deploys.md", f"# Deploys\n\nHow the shop goes live.\n\n{new}", project=SHOP)
+    put_topic(store, "/c/memory/topics/carts.md", f"# Carts\n\nWhat is in them.\n\n{old}", project=SHOP)
+    text = start(store, session_id="s")
+    order = ["Deploys: How the shop goes live.", "What the topics say", "We deploy on Thursdays.", "kept for a week."]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert "sources:" not in text
+
+
 def test_index_at_the_start_does_not_stand_for_the_topic(store: Store) -> None:
     put_topic(store, "/c/memory/topics/deploys.md", "# Deploys\n\nHow the shop goes live.", project=SHOP)
     assert "Deploys" in start(store, session_id="s")

@@ -193,13 +193,15 @@ class SearchedOut(TypedDict):
 
 class HandoffOut(TypedDict):
     """Where a project stands. `text` is the same as one block of quotes, as far as it fits. `topics`: what holds, one
-    line for each topic, without its content. `searched`: what sessions asked the memory of the project lately.
+    line for each topic, without its content; `entries`: the latest of what they say. `searched`: what sessions asked
+    the memory of the project lately.
     """
 
     projects: list[str]
     text: str
     tokens: int
     topics: list[ItemOut]
+    entries: list[ItemOut]
     pinned: list[ItemOut]
     lessons: list[ItemOut]
     state: list[ItemOut]
@@ -221,9 +223,10 @@ def get_handoff(
     machine: Annotated[Name | None, Query(description="Machine of `cwd`; default: the setting `machine`")] = None,
     max_tokens: Annotated[int, Query(ge=0, le=HANDOFF_TOKENS, description="Max tokens of `text`")] = HANDOFF_TOKENS,
 ) -> Response:
-    """Return the present state of a `project`, or of that of `cwd`: its topics, pinned preferences, latest
-    lessons, last reports, decisions, open loops, tests that failed last, what came in since the last session, recent
-    work, curated facts, and searches; at most five each, and ten topics and pointers. Both as JSON and as `text`.
+    """Return the present state of a `project`, or of that of `cwd`: its topics, their latest entries, pinned
+    preferences, latest lessons, last reports, decisions, open loops, tests that failed last, what came in since the
+    last session, recent work, curated facts, and searches; at most five each, and ten topics and pointers. Both as JSON
+    and as `text`.
     """
     if project is None and cwd is None:
         raise InvalidEpisode("project", "name a project, or a cwd")
@@ -236,6 +239,7 @@ def get_handoff(
             "text": block.text,
             "tokens": block.tokens,
             "topics": _items(handoff.topics),
+            "entries": _items(handoff.entries),
             "pinned": _items(handoff.pinned),
             "lessons": _items(handoff.lessons),
             "state": _items(handoff.state),
