@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from fastapi.exceptions import RequestValidationError
@@ -63,6 +63,31 @@ class Listed(BaseModel):
             include_superseded=self.status == "all",
             only_superseded=self.status == "superseded",
         )
+
+
+class OfProject(BaseModel):
+    """Filters of a page on what holds of a project."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    project: Name = ""
+    private: bool = False
+
+    @property
+    def included(self) -> list[str]:
+        """Return the private projects and sources to include."""
+        return [ALL] if self.private else []
+
+
+_Fields = TypeVar("_Fields", bound=BaseModel)
+
+
+def read_or_told(fields: type[_Fields], given: Mapping[str, str]) -> tuple[_Fields, str | None]:
+    """Parse the filters of a page. With an invalid one return the defaults, and the problem to show."""
+    try:
+        return fields.model_validate(given), None
+    except ValidationError as exc:
+        return fields(), told(invalid(exc))
 
 
 def filled(asked: QueryParams | Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,35 +18,27 @@ PATH = "/dashboard/topics"
 router = page_router()
 
 
-class _Asked(BaseModel):
-    """The filters of the page."""
+class _Asked(asking.OfProject):
+    """The filters of the page. `name`: of the topic to read."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    project: Name = ""
     name: Name = ""
-    private: bool = False
 
 
 @router.get(PATH)
 def topics_page(request: Request, services: Uses) -> Response:
     """Show what holds, or one topic."""
     given = asking.filled(request.query_params)
-    names, problem, status = asking.names_offered(services, given), None, 200
-    try:
-        asked = _Asked.model_validate(given)
-    except ValidationError as exc:
-        asked, status, problem = _Asked(), 422, asking.told(asking.invalid(exc))
-    held = held_of(services.store, services.engine.private(), asked.project, ["*"] if asked.private else [])
+    asked, problem = asking.read_or_told(_Asked, given)
+    held = held_of(services.store, services.engine.private(), asked.project, asked.included)
     body = topics_body(services.store, held, services.settings.machine, datetime.now(UTC), asked.project, asked.name)
     return page(
         request,
         "topics.html",
         "Topics",
-        status=status,
-        names=names,
+        status=422 if problem else 200,
+        names=asking.names_offered(services, given),
         problem=problem,
-        asked={key: value for key, value in given.items() if key in _Asked.model_fields},
+        asked=given,
         body=body,
         projects=by_project_of(body),
         texts={
