@@ -18,7 +18,7 @@ from anamnesis_pipeline.parsing.text.wording import counted, one_line, printable
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.proposals import Proposals
-from anamnesis_pipeline.services.proposed import DreamOut, ProposalOut, dream_body, proposal_body
+from anamnesis_pipeline.services.proposed import AnyState, DreamOut, ProposalOut, dream_body, proposal_body, state_of
 from anamnesis_pipeline.services.topic_edits import TopicEdits
 from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import (
@@ -29,7 +29,7 @@ from anamnesis_pipeline.services.wiring import (
 )
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.knowledge_model import Kind, State
+from anamnesis_pipeline.store.knowledge_model import Kind, Proposal, State
 
 app = typer.Typer(help="Propose what holds, from what came, and decide on proposals.", no_args_is_help=False)
 
@@ -57,7 +57,7 @@ def run(
 
 @app.command("list")
 def list_(
-    state: Annotated[State, typer.Option(help="State of the proposals.")] = State.OPEN,
+    state: Annotated[AnyState, typer.Option(help="State of the proposals.")] = "open",
     kind: Annotated[Kind | None, typer.Option(help="Only of this kind.")] = None,
     project: Annotated[str, typer.Option(help="Only of this project.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=200, help="Max proposals.")] = 50,
@@ -65,16 +65,19 @@ def list_(
 ) -> None:
     """List proposals, newest first."""
     with _opened() as (_, _store, proposals):
-        found = [proposal_body(proposals, each) for each in proposals.listed(state, kind, project, limit)]
+        found = [proposal_body(proposals, each) for each in proposals.listed(state_of(state), kind, project, limit)]
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
         return
     for each in found:
+        told = f"{each['state']:<8} " if state == "all" else ""
         typer.echo(
-            f"{each['proposal_id'][:8]}  {each['kind']:<13} {project_name(each['project'])}: {_line(each['title'])}"
+            f"{each['proposal_id'][:8]}  {told}{each['kind']:<13} {project_name(each['project'])}: "
+            f"{_line(each['title'])}"
         )
     if not found:
-        typer.echo(f"No proposal is {state}." + (" Make some with: anamnesis dream" if state is State.OPEN else ""))
+        none = "There is no proposal." if state == "all" else f"No proposal is {state}."
+        typer.echo(none + (" Make some with: anamnesis dream" if state in ("open", "all") else ""))
 
 
 @app.command("show")
@@ -93,10 +96,9 @@ def accept(
 ) -> None:
     """Do what a proposal would change. It can be undone."""
     with _opened() as (_, _store, proposals):
-        body = proposal_body(proposals, proposals.accept(proposal_id, getpass.getuser(), reason, entry))
-    typer.echo(
-        f"{body['proposal_id'][:8]} is {body['state']}" + (f": {_line(body['reason'])}" if body["reason"] else "")
-    )
+        done = proposals.accept(proposal_id, getpass.getuser(), reason, entry)
+    said = f"{done.proposal_id[:8]} is {done.state}" + (f": {_line(done.reason)}" if done.reason else "")
+    typer.echo("\n".join([said, *applied_lines(done)]))
 
 
 @app.command("reject")
@@ -124,6 +126,17 @@ def render_run(body: DreamOut, waiting: int) -> str:
         lines += [f"  {name}: {told}"] if told else []
     lines += [f"  {name} failed: {one_line(why)}" for name, why in body["problems"].items()]
     return "\n".join(lines)
+
+
+def applied_lines(done: Proposal) -> Iterator[str]:
+    """Yield what accepting a proposal did: statuses, the note, and the file. Pure."""
+    if done.applied is None or done.state is not State.ACCEPTED:
+        return
+    yield from (f"  {edit.episode_id[:12]} is {edit.status}" for edit in done.change.statuses)
+    if done.applied.record_id:
+        yield one_line(f"  kept as {done.applied.record_id}")
+    if done.applied.path:
+        yield one_line(f"  {'wrote' if done.applied.is_done else 'the next dream writes'} {done.applied.path}")
 
 
 def render(body: ProposalOut) -> str:

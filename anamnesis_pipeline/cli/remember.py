@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from anamnesis_pipeline.cli.sessions import AsJson
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
 from anamnesis_pipeline.parsing.text.wording import one_line, printable, project_name
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
-from anamnesis_pipeline.services.folder_project import current_project
+from anamnesis_pipeline.services.folder_project import current_project, project_meant
 from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.rolling import Delta, diary_entry, upsert
@@ -23,6 +24,9 @@ from anamnesis_pipeline.services.schemas import EpisodeIn, TypeName
 from anamnesis_pipeline.services.short_ids import whole_session_id
 from anamnesis_pipeline.services.wiring import effective_settings, open_pieces, open_to_read, what_is_private
 from anamnesis_pipeline.settings import Settings
+
+SESSION_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Of Claude Code: such a session may begin before its log is read."""
 
 
 def remember(
@@ -42,7 +46,7 @@ def remember(
     settings = settings_file.load()
     kept = note_of(
         text,
-        project=project or _project_here(settings),
+        project=_project_meant(settings, project) if project else _project_here(settings),
         instance=settings.machine,
         type=type,
         why=why,
@@ -68,7 +72,9 @@ def note(
         require_stored(settings)
         with closing(open_to_read(settings)) as store:
             session_id = whole_session_id(store, session)
-    own = project or ("" if session_id else _project_here(settings))
+            if not store.sessions.beginning_with(session_id, 1) and not SESSION_ID.fullmatch(session_id):
+                raise GiveUp(f"no session begins with {session!r}; those that there are: anamnesis sessions")
+    own = _project_meant(settings, project) if project else "" if session_id else _project_here(settings)
     delta = diary_entry(text, settings.machine, "" if own == NO_PROJECT else own, now, session_id)
     typer.echo(f"Noted: {printable(note_down(settings, delta))}")
 
@@ -126,8 +132,18 @@ def render(body: Mapping[str, Any], *, dry_run: bool = False) -> str:
     if body["novelty"] is not None:
         lines[0] += f", novelty {body['novelty']:.2f}"
     lines += [f"replaces {printable(name)}" for name in body["replaced"]]
+    if body["projects_alike"]:
+        lines.append(one_line(f"other projects are called alike: {', '.join(body['projects_alike'])}"))
     lines += [one_line(f"much like {each['episode_id']}: {each['summary'][:100]}") for each in body["alike"]]
     return "\n".join(lines)
+
+
+def _project_meant(settings: Settings, name: str) -> str:
+    """Return the full name of a project: `api` also means `acme/api`."""
+    if not settings.has_store:
+        return name
+    with closing(open_to_read(settings)) as store:
+        return project_meant(store, what_is_private(store), name)
 
 
 def _project_here(settings: Settings) -> str:

@@ -126,4 +126,6 @@ def _write_index(settings: Settings, project: str, *, private: bool) -> None:
             typer.echo("Nothing holds yet, so there is no index to write.")
         written = write_indexes(store, open_topics(settings), settings.machine, held, into_memory=True)
     for name, path in written.items():
-        typer.echo(f"{project_name(name)}: {path}")
+        is_home = path.is_relative_to(settings.topics_dir)
+        only = "  (Claude Code has no memory of this project here and does not read this file)" if is_home else ""
+        typer.echo(f"{project_name(name)}: {path}{only}")

@@ -79,7 +79,7 @@ def drift_of(
     :param included: private projects and sources to include without a project; `*`: all.
     :param root: folder of this machine that holds the project's files; empty: where the memory has seen it.
     :param functions: also check functions and classes.
-    :raises GiveUp: `root` is no folder, or means none of several projects.
+    :raises GiveUp: `root` is no folder, means none of several projects, or one that is not stored.
     """
     if root and not os.path.isdir(root):
         raise GiveUp(f"{root} is no folder of this machine; name the one that holds the project's files")
@@ -93,6 +93,8 @@ def drift_of(
         names = [each for each in sorted(shown) if each][:MAX_PROJECTS]
     else:
         names = [each for each in where.projects if each in known]
+    if root and not names:
+        raise GiveUp(f"nothing is stored of {named}; name the project: anamnesis drift PROJECT --root {root}")
     if root and len(names) > 1:
         raise GiveUp(f"{named} means {', '.join(names)}; name one of them with --root")
     hidden = replace(where, projects=())

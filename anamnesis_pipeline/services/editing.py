@@ -145,7 +145,9 @@ class BulkEditIn(BaseModel):
     session_id: Annotated[Name | None, Field(description="Only this session")] = None
     since: Annotated[Time | None, Field(description="Start time, inclusive")] = None
     until: Annotated[Time | None, Field(description="End time, exclusive")] = None
-    include_superseded: Annotated[bool, Field(description="Also what is superseded, merged or invalidated")] = False
+    include_superseded: Annotated[
+        bool, Field(description="Also what is superseded, merged or invalidated, as `restore` always does")
+    ] = False
     include_private: Annotated[
         list[Name], Field(max_length=50, description="Private projects and sources to include; `*`: all")
     ] = []
@@ -175,7 +177,7 @@ class BulkEditIn(BaseModel):
             session_id=self.session_id,
             since=self.since,
             until=self.until,
-            include_superseded=self.include_superseded,
+            include_superseded=self.include_superseded or self.change.action == "restore",
         )
 
 

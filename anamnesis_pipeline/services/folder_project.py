@@ -47,6 +47,22 @@ def projects_called(store: Store, name: str) -> tuple[str, ...]:
     return tuple(labels_of(name, store.projects.all())[:MAX_LABELS])
 
 
+def projects_alike(store: Store, private: Private, name: str) -> list[str]:
+    """Return the other stored projects that a bare name may mean, without private ones: `acme/api` for `api`."""
+    called = store_name(project_aliases(store), composed(name))
+    alike = [label for label in labels_of(name, store.projects.all()) if label != called and not private.is_of(label)]
+    shown = set(private.open_projects(store)) if alike and private else alike
+    return [label for label in alike if label in shown][:MAX_LABELS] if name else []
+
+
+def project_meant(store: Store, private: Private, name: str) -> str:
+    """Return the full name of a project: the name itself, or if nothing is stored of it the only one that is alike."""
+    if store.context.has_project(store_name(project_aliases(store), composed(name))):
+        return name
+    alike = projects_alike(store, private, name)
+    return alike[0] if len(alike) == 1 else name
+
+
 def projects_of_folder(store: Store, cwd: str, machine: str, *, is_here: bool, private: Private) -> tuple[str, ...]:
     """Return the stored projects of a working directory, named as ingest names them; none: nothing is stored of it.
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.services.folder_project import projects_alike
 from anamnesis_pipeline.services.posting import Preview
 from anamnesis_pipeline.services.rendering import NO_IDS, episode_body
 from anamnesis_pipeline.services.schemas import EpisodeIn, PostedOut, TypeName
@@ -62,14 +63,16 @@ def posted_body(
 ) -> PostedOut:
     """Return what was done: what it replaced, how new it is, and what says nearly the same."""
     replaced = store.episodes.superseded_by(stored.episode_id, MAX_REPLACED) if created else []
-    return _body(stored, include, short, created, replaced, novelty_of(store, private, stored))
+    alike = projects_alike(store, private, stored.project)
+    return _body(stored, include, short, created, replaced, novelty_of(store, private, stored), alike)
 
 
 def preview_body(store: Store, engine: Engine, preview: Preview, include: Collection[str]) -> PostedOut:
     """Return what would be done."""
     episode = preview.episode
     found = novelty_of_text(store, engine, f"{episode.summary}\n{episode.raw_exchange}".strip(), episode.project)
-    return _body(episode, include, NO_IDS, preview.is_new, preview.replaced, found)
+    alike = projects_alike(store, engine.private(), episode.project)
+    return _body(episode, include, NO_IDS, preview.is_new, preview.replaced, found, alike)
 
 
 def _body(
@@ -79,6 +82,7 @@ def _body(
     created: bool,
     replaced: Sequence[str],
     novelty: Novelty,
+    alike: list[str],
 ) -> PostedOut:
     return {
         **episode_body(episode, include, short),
@@ -94,4 +98,5 @@ def _body(
             for each in novelty.alike
             if each.episode.episode_id not in replaced
         ],
+        "projects_alike": alike,
     }

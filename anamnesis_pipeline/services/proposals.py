@@ -12,7 +12,14 @@ from typing import cast
 from pydantic import TypeAdapter
 
 from anamnesis_pipeline.embeddings.base import Embedder
-from anamnesis_pipeline.errors import AnamnesisError, IdAmbiguous, ProposalConflict, TopicChanged, TopicRefused
+from anamnesis_pipeline.errors import (
+    AnamnesisError,
+    IdAmbiguous,
+    ProposalConflict,
+    ProposalNotFound,
+    TopicChanged,
+    TopicRefused,
+)
 from anamnesis_pipeline.knowledge.detecting import Detector
 from anamnesis_pipeline.knowledge.dream import DETECTORS, found_by, name_of, observe
 from anamnesis_pipeline.knowledge.topic_store import hash_of
@@ -129,7 +136,9 @@ class Proposals:
         :raises IdAmbiguous: there are several.
         :raises ProposalNotFound: there is none.
         """
-        found = self._store.proposals.beginning_with(text, 2) if len(text) >= SHORTEST_ID else []
+        if len(text) < SHORTEST_ID:
+            raise ProposalNotFound(f"{text!r} is too short for an id; give its first {SHORTEST_ID} characters or more")
+        found = self._store.proposals.beginning_with(text, 2)
         if len(found) > 1 and found[0] != text:
             raise IdAmbiguous(
                 f"several proposals begin with {text!r}, such as {found[0]} and {found[1]}; give more of it"

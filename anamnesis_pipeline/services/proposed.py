@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.services.proposals import DreamReport, Proposals, Waiting, last_run
 from anamnesis_pipeline.services.rendering import utc_text
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.knowledge_model import Proposal
+from anamnesis_pipeline.store.knowledge_model import Proposal, State
 
 KindName = Literal[
     "merge",
@@ -23,6 +23,7 @@ KindName = Literal[
     "archive",
 ]
 StateName = Literal["open", "accepted", "rejected", "expired", "undone"]
+AnyState = Literal[StateName, "all"]
 
 
 class EvidenceOut(TypedDict):
@@ -148,6 +149,11 @@ def proposal_body(proposals: Proposals, proposal: Proposal) -> ProposalOut:
         "reason": proposal.reason,
         "reopens": proposal.reopens or None,
     }
+
+
+def state_of(name: AnyState) -> State | None:
+    """Return the state that a list is limited to; None: `all`."""
+    return None if name == "all" else State(name)
 
 
 def dream_body(report: DreamReport) -> DreamOut:

@@ -64,10 +64,14 @@ def test_accepted_proposal_is_undone_by_its_short_id() -> None:
     friday, monday = remember("friday", "monday")
     said("dream", "run", "--words-only")
     name = only()["proposal_id"][:8]
-    assert said("dream", "accept", name, "--reason", "agreed") == f"{name} is accepted: agreed\n"
+    assert (
+        said("dream", "accept", name, "--reason", "agreed")
+        == f"{name} is accepted: agreed\n  {friday[:12]} is superseded\n"
+    )
     assert f"superseded by {monday}" in said("show", friday)
     found = only(state="accepted")
     assert (found["decided_by"], found["reason"]) == (getpass.getuser(), "agreed")
+    assert f"{name}  accepted supersede" in said("dream", "list", "--state", "all")
     assert "it must be open" in refused("dream", "reject", name)
     assert said("dream", "undo", name) == f"{name} is undone\n"
     assert "active, says" in said("show", friday).splitlines()[-3]
@@ -88,11 +92,12 @@ def test_entry_is_kept_in_place_of_the_proposed_text(home: Path) -> None:
     with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
         name = propose_procedure(store, port).proposal_id
     assert STEPS.splitlines()[1] in said("dream", "show", name)
-    said("dream", "accept", name, "--entry", "Build, then ship")
+    assert "  kept as ep_note_" in said("dream", "accept", name, "--entry", "Build, then ship")
     assert "Build, then ship" in said("search", "build ship", "--type", "procedure", "--project", "shop")
 
 
 def test_unknown_ids_and_states_are_refused() -> None:
     assert "there is no proposal" in refused("dream", "show", "0123456789")
     assert "there is no proposal" in refused("dream", "accept", "0123456789")
+    assert "give its first 4 characters or more" in refused("dream", "show", "90a")
     assert typed("dream", "list", "--state", "gossip").exit_code == 2

@@ -11,6 +11,7 @@ from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.cli.typed import refused, said, typed
 from anamnesis_tests.support.live_system import free_ports
 
+SESSION = "5e550000-1111-4222-8333-444455556666"
 STATED = ("--type", "decision", "--subject", "deploy day", "--project", "shop")
 
 
@@ -47,6 +48,15 @@ def test_named_record_is_replaced_and_an_unknown_one_is_refused() -> None:
     assert "no other episode" in refused("remember", "x", "--replaces", "nobody")
 
 
+def test_bare_project_means_the_only_one_that_is_alike() -> None:
+    remember("The token lives an hour", "--project", "acme/shop")
+    assert remember("It is renewed at night", "--project", "shop")["project"] == "acme/shop"
+    remember("Carts are kept for a week", "--project", "other/shop")
+    told = said("remember", "Prices are in cents", "--project", "shop")
+    assert told.startswith("Kept in shop as note")
+    assert "other projects are called alike: acme/shop, other/shop" in told
+
+
 def test_secret_is_masked_and_a_wrong_type_is_refused() -> None:
     secret = "ghp" + "_" + "q7Zk" * 9
     assert secret not in json.dumps(remember(f"the token is {secret}"))
@@ -61,6 +71,8 @@ def test_notes_of_a_day_are_one_episode_with_times() -> None:
     told = said("show", first, "--raw") if "--raw" in said("show", "--help") else said("show", first)
     assert re.search(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] the valve leaks", told)
     assert "the valve is shut" in told
-    of_session = said("note", "it went well", "--session", "5e550000-1")
-    assert "5e550000" in of_session
+    of_session = said("note", "it went well", "--session", SESSION)
+    assert SESSION[:8] in of_session
+    assert said("note", "and on", "--session", SESSION[:8]) == of_session
+    assert "no session begins with 'nosuch'" in refused("note", "it went well", "--session", "nosuch")
     assert "the valve leaks" in said("search", "valve leaks", "--project", "shop")

@@ -50,6 +50,8 @@ def test_index_is_written_beside_own_text_and_not_stored(memory: Path) -> None:
     assert said("topics", "--write-index").strip() == f"~/shop: {index}"
     assert index.read_text().startswith("# Mine, by hand\n\n<!-- anamnesis index begins")
     assert "**Deploys**: How and when the shop goes live." in index.read_text()
+    said("remember", "Answer in German.", "--type", "preference", "--project", "garden", "--tag", "pinned")
+    assert "Claude Code has no memory of this project here" in said("topics", "garden", "--write-index")
     said("ingest")
     assert "Nothing found." in said("search", "summaries route, indexes are derived", status=1)
     assert "Mine, by hand" in said("search", "Mine, by hand")

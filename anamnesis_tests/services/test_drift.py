@@ -56,6 +56,12 @@ def test_report_is_told_with_its_quote(home: Home, shop: str) -> None:
     assert "Orders come from `src/orders.py`." in text
 
 
+def test_folder_of_no_stored_project_is_refused(home: Home, shop: str, tmp_path: Path) -> None:
+    (tmp_path / "garden").mkdir()
+    with pytest.raises(GiveUp, match=r"nothing is stored of .*garden"):
+        drift_of(home.store, NOTHING_PRIVATE, NOW, root=str(tmp_path / "garden"))
+
+
 def test_private_project_is_shown_only_when_named(home: Home, shop: str) -> None:
     private = Private((), (shop,))
     assert drift_of(home.store, private, NOW) == []

@@ -26,7 +26,9 @@ from anamnesis_pipeline.errors import (
 from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage, Space, StoredPassage, Variant
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
 from anamnesis_pipeline.pipeline.embed import embed_passages
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services import posted_vectors, wiring
+from anamnesis_pipeline.services.folder_project import project_meant, projects_alike
 from anamnesis_pipeline.services.posted_vectors import PostedVectors
 from anamnesis_pipeline.services.posting import EMBEDDED_AT_ONCE, EpisodeDraft, EpisodeWriter
 from anamnesis_pipeline.services.wiring import open_pieces
@@ -447,3 +449,13 @@ def test_a_rewritten_text_is_not_overwritten_by_its_log(memory: Home) -> None:
     go_on(memory)
     (kept,) = memory.ingest(unmasked)
     assert kept.raw_exchange == "only this is true"
+
+
+def test_alike_projects_are_named_without_private_ones(store: Store) -> None:
+    for project in ("acme/shop", "secret/shop", "garden"):
+        put(store, f"of {project}", "It is open.", project=project)
+    private = Private((), ("secret/shop",))
+    assert projects_alike(store, private, "shop") == ["acme/shop"]
+    assert projects_alike(store, NOTHING_PRIVATE, "shop") == ["acme/shop", "secret/shop"]
+    assert [project_meant(store, private, name) for name in ("shop", "garden", "den")] == ["acme/shop", "garden", "den"]
+    assert project_meant(store, NOTHING_PRIVATE, "shop") == "shop"

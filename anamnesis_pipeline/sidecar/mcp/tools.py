@@ -19,7 +19,7 @@ from anamnesis_pipeline.search.quoting import id_label, label
 from anamnesis_pipeline.search.time_bounds import bound_texts, bounds_of
 from anamnesis_pipeline.services.context import ContextRequest
 from anamnesis_pipeline.services.fields import check_id, field_errors
-from anamnesis_pipeline.services.folder_project import current_project
+from anamnesis_pipeline.services.folder_project import current_project, project_meant
 from anamnesis_pipeline.services.forget_target import ForgetRequest
 from anamnesis_pipeline.services.handoff import HANDOFF_TOKENS
 from anamnesis_pipeline.services.log_ingest import JsonlControl
@@ -212,7 +212,8 @@ class LocalTools:
 
     def _remember(self, asked: Remember, folder: str | None) -> str:
         scope = self._scope(asked.project, folder)
-        project = scope.project or (scope.own if scope.is_new else None) or NO_PROJECT
+        named = scope.project or (scope.own if scope.is_new else None) or NO_PROJECT
+        project = project_meant(self._services.store, self._services.engine.private(), named)
         note = note_of(
             asked.text,
             project=project,

@@ -12,11 +12,13 @@ from anamnesis_pipeline.parsing.text.wording import one_line
 from anamnesis_pipeline.services.fields import Name, Text
 from anamnesis_pipeline.services.proposals import Proposals
 from anamnesis_pipeline.services.proposed import (
+    AnyState,
     DreamOut,
     ProposalOut,
     WaitingOut,
     dream_body,
     proposal_body,
+    state_of,
     waiting_body,
 )
 from anamnesis_pipeline.services.topic_edits import TopicEdits
@@ -25,7 +27,7 @@ from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.services import Services, Uses
-from anamnesis_pipeline.store.knowledge_model import Kind, State
+from anamnesis_pipeline.store.knowledge_model import Kind
 
 router = APIRouter(tags=["proposals"], responses=PROBLEMS)
 
@@ -60,14 +62,16 @@ class ProposalsOut(TypedDict):
 @router.get("/api/proposals", response_model=ProposalsOut)
 def list_proposals(
     services: Uses,
-    state: Annotated[State, Query(description="State")] = State.OPEN,
+    state: Annotated[AnyState, Query(description="State")] = "open",
     kind: Annotated[Kind | None, Query(description="Only of this kind")] = None,
     project: Annotated[str, Query(max_length=500, description="Only of this project")] = "",
     limit: Annotated[int, Query(ge=1, le=200, description="Max proposals")] = 50,
 ) -> Response:
     """List proposals with their evidence and what accepting changes; private ones if their project is named."""
     proposals = proposals_of(services)
-    return json_reply({"items": [proposal_body(proposals, e) for e in proposals.listed(state, kind, project, limit)]})
+    return json_reply(
+        {"items": [proposal_body(proposals, e) for e in proposals.listed(state_of(state), kind, project, limit)]}
+    )
 
 
 @router.get("/api/proposals/{proposal_id}", response_model=ProposalOut)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services.editing import MAX_EDITED, Action, Outcome, edit_many, newest_of
 from anamnesis_pipeline.services.fields import EpisodeId
+from anamnesis_pipeline.services.folder_project import project_meant
 from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
 from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.sidecar.services import Services, Uses
@@ -107,7 +108,7 @@ def remember(
         raise HTTPException(422, "Write what to remember first.")
     note = note_of(
         text.strip(),
-        project=project.strip() or NO_PROJECT,
+        project=project_meant(services.store, services.engine.private(), project.strip() or NO_PROJECT),
         instance=services.settings.machine,
         type=type,
         why=why.strip(),

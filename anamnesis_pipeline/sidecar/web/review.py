@@ -174,11 +174,7 @@ class Shown:
 def review_page(request: Request, services: Uses) -> Response:
     """Show proposals, by default the open ones."""
     given = asking.filled(request.query_params)
-    problem, status = None, 200
-    try:
-        asked = Asked.model_validate(given)
-    except ValidationError as exc:
-        asked, status, problem = Asked(), 422, asking.told(asking.invalid(exc))
+    asked, problem = asking.read_or_told(Asked, given)
     proposals, filters = proposals_of(services), asked.filters()
     found = _found(proposals, asked)
     waiting = undo_of(request).waiting()
@@ -189,7 +185,7 @@ def review_page(request: Request, services: Uses) -> Response:
         request,
         "review.html",
         "Review",
-        status=status,
+        status=422 if problem else 200,
         own_keys=KEYS,
         names=asking.names_offered(services),
         asked=filters,
@@ -336,9 +332,9 @@ def told_of(done: Sequence[Proposal], left: int) -> str:
         said = f"{told}: {only.reason if only.state is State.EXPIRED else only.title}"
     else:
         counts = Counter(each.state for each in done)
-        said = ", ".join(
-            f"{number} {'open again' if state is State.OPEN else state}" for state, number in counts.items()
-        )
+        reasons = dict.fromkeys(each.reason for each in done if each.state is State.EXPIRED and each.reason)
+        words = {State.OPEN: "open again", State.EXPIRED: f"expired ({'; '.join(reasons)})" if reasons else "expired"}
+        said = ", ".join(f"{number} {words.get(state, state)}" for state, number in counts.items())
     return said + (f"; {left} left as they are" if left else "") + "."
 
 

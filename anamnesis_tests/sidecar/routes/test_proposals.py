@@ -47,6 +47,7 @@ def test_list_has_evidence_and_what_accepting_changes(dreamt: TestClient) -> Non
     assert {each["kind"] for each in listed(dreamt)} == {"supersede", "merge"}
     assert len(listed(dreamt, limit=1)) == 1
     assert listed(dreamt, project="garden") == listed(dreamt, state="accepted") == []
+    assert len(listed(dreamt, state="all")) == 2
 
 
 def test_accepting_supersedes_and_undoing_restores(dreamt: TestClient) -> None:

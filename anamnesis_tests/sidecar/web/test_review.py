@@ -322,5 +322,5 @@ def test_expired_proposal_says_why(client: TestClient, services: TestServices) -
     assert told_of([found], 0) == "Expired: it holds no longer."
     assert (
         told_of([found, found.decided(State.ACCEPTED, NOON, "person")], 2)
-        == "1 expired, 1 accepted; 2 left as they are."
+        == "1 expired (it holds no longer), 1 accepted; 2 left as they are."
     )
