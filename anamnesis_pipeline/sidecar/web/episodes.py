@@ -15,7 +15,7 @@ from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.services.editing import MAX_EDITED, Action, Outcome, edit_many, newest_of
 from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.services.folder_project import project_meant
-from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body
+from anamnesis_pipeline.services.posted import NO_PROJECT, note_of, posted_body, preview_body
 from anamnesis_pipeline.services.schemas import TypeName
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
@@ -102,8 +102,9 @@ def remember(
     why: Annotated[str, Form(max_length=5_000)] = "",
     subject: Annotated[str, Form(max_length=200)] = "",
     project: Annotated[str, Form(max_length=200)] = "",
+    preview: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Keep one thing, and say what it replaced and what says nearly the same."""
+    """Keep one thing, or only say so, with what it replaces, how new it is, and what says nearly the same."""
     if not text.strip():
         raise HTTPException(422, "Write what to remember first.")
     note = note_of(
@@ -114,12 +115,17 @@ def remember(
         why=why.strip(),
         subject=subject.strip() or None,
     )
-    stored, created = services.poster.create(note.draft())
-    done = posted_body(services.store, services.engine.private(), stored, created=created)
-    said = f"Kept{'' if created else ' already'} in {stored.project}"
+    if preview:
+        done = preview_body(services.store, services.engine, services.poster.preview(note.draft()), ())
+    else:
+        stored, created = services.poster.create(note.draft())
+        done = posted_body(services.store, services.engine.private(), stored, created=created)
+    verb = "Kept already" if done["operation"] == "unchanged" else "Would be kept" if preview else "Kept"
+    said = f"{verb} in {done['project']}"
     said += f", in place of {counted(len(done['replaced']), 'former one')}" if done["replaced"] else ""
-    said += f"; much like {counted(len(done['alike']), 'other')}" if done["alike"] else ""
-    return told(f"{said}: {stored.episode_id}")
+    said += f", novelty {done['novelty']:.2f}" if done["novelty"] is not None else ""
+    said += f"; much like: {done['alike'][0]['summary'][:100]}" if done["alike"] else ""
+    return told(said if preview else f"{said}: {done['episode_id']}")
 
 
 @router.post(PATH + "/all")

@@ -59,6 +59,7 @@ def test_what_is_remembered_takes_the_place_of_the_former(client: TestClient) ->
         return page_of(reply).text
 
     asked = {"type": "decision", "subject": "deploy day", "project": "shop"}
+    assert "Would be kept in shop, novelty 1.00" in remember(text="We deploy on Friday", preview="true", **asked)
     assert "Kept in shop" in remember(text="We deploy on Friday", **asked)
     assert "Kept already in shop" in remember(text="We deploy on Friday", **asked)
     assert "in place of 1 former one" in remember(text="We deploy on Monday", **asked)
