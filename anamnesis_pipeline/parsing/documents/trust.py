@@ -19,7 +19,7 @@ _CURATED = re.compile(
         (?:CLAUDE(?:\.local)?|AGENTS)\.md
       | README_(?:handoff|project_history_)[^/]*
       | [^/]*_handoff[^/]*
-      | \.claude/ (?:.*/)? (?:memory|agent-memory(?:-local)?)/ (?:.*/)? [^/]*\.md
+      | \.claude/ (?:.*/)? (?:memory|agent-memory(?:-local)?)/ (?!sessions/) (?:.*/)? [^/]*\.md
     )
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
@@ -30,7 +30,9 @@ _TOPIC = re.compile(r"(?:.*/)?\.claude/(?:.*/)?memory/topics/(?:.*/)?[^/]*\.md",
 
 
 def trust_of(path: str) -> Trust:
-    """Return CURATED for files written to be remembered, at any place; FILE for every other file."""
+    """Return CURATED for files written to be remembered, at any place; FILE for every other file. Summaries of sessions
+    below `memory/sessions` were true then, and show where to look.
+    """
     return Trust.CURATED if _CURATED.fullmatch(path.replace("\\", "/")) else Trust.FILE
 
 

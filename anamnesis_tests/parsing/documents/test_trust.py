@@ -28,7 +28,16 @@ def test_what_was_written_to_be_remembered_is_curated(path: str) -> None:
     assert trust_of(path) is Trust.CURATED
 
 
-@pytest.mark.parametrize("path", ["README.md", "notes/memory/a.md", ".claude/settings.json", "MYCLAUDE.md"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "README.md",
+        "notes/memory/a.md",
+        ".claude/settings.json",
+        "MYCLAUDE.md",
+        ".claude/projects/x/memory/sessions/compressed/2026/a.md",
+    ],
+)
 def test_other_files_are_files(path: str) -> None:
     assert trust_of(path) is Trust.FILE
 
