@@ -136,7 +136,8 @@ def applied_lines(done: Proposal) -> Iterator[str]:
     if done.applied.record_id:
         yield one_line(f"  kept as {done.applied.record_id}")
     if done.applied.path:
-        yield one_line(f"  {'wrote' if done.applied.is_done else 'the next dream writes'} {done.applied.path}")
+        verb = "wrote" if done.applied.is_done else "the next dream writes"
+        yield one_line(f"  {verb} {done.applied.path}, read with the next crawl")
 
 
 def render(body: ProposalOut) -> str:
