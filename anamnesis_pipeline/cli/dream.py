@@ -114,7 +114,9 @@ def undo(proposal_id: ProposalId, reason: Reason = "") -> None:
     """Take back what accepting changed, or open a rejected proposal again."""
     with _opened() as (_, _store, proposals):
         done = proposals.undo(proposal_id, getpass.getuser(), reason)
-    typer.echo(f"{done.proposal_id[:8]} is {done.state}")
+    path = done.applied.path if done.applied else ""
+    taken = f"\n  its entry is out of {printable(path)}" if path else ""
+    typer.echo(f"{done.proposal_id[:8]} is {done.state}{taken}")
 
 
 def render_run(body: DreamOut, waiting: int) -> str:

@@ -11,7 +11,7 @@ import pytest
 from anamnesis_pipeline.store.sqlite.opening import open_sqlite
 from anamnesis_tests.cli.typed import refused, said, typed
 from anamnesis_tests.support.live_system import free_ports
-from anamnesis_tests.support.proposed import NOTES, STEPS, propose_procedure
+from anamnesis_tests.support.proposed import NOTES, STEPS, propose_lesson, propose_procedure
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,16 @@ def test_entry_is_kept_in_place_of_the_proposed_text(home: Path) -> None:
     assert STEPS.splitlines()[1] in said("dream", "show", name)
     assert "  kept as ep_note_" in said("dream", "accept", name, "--entry", "Build, then ship")
     assert "Build, then ship" in said("search", "build ship", "--type", "procedure", "--project", "shop")
+
+
+def test_file_that_was_written_is_named(home: Path) -> None:
+    (port,) = remember("port")
+    with closing(open_sqlite(home / "anamnesis.db", home / "index")) as store:
+        name = propose_lesson(store, port).proposal_id[:8]
+    file = home / "topics/shop/lessons.md"
+    assert said("dream", "accept", name) == f"{name} is accepted\n  wrote {file}, read with the next crawl\n"
+    assert "Start the database before migrating." in file.read_text()
+    assert said("dream", "undo", name) == f"{name} is undone\n  its entry is out of {file}\n"
 
 
 def test_unknown_ids_and_states_are_refused() -> None:
