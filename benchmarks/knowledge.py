@@ -1,6 +1,6 @@
 """Are proposals right? Made histories of work with Claude, each with what a careful reader would want proposed.
 
-    python benchmarks/knowledge.py [--part dev|test|final|held] [--home FOLDER] [--show]
+    python benchmarks/knowledge.py [--part dev|test|final|held|proof] [--home FOLDER] [--show]
 
 The histories of data/histories become logs, files, memories and notes of one memory, each in a project of its own, with
 their dates moved so that they end now. It is ingested and embedded with MiniLM, without an LLM; `anamnesis dream` runs
@@ -8,7 +8,8 @@ on a copy, and its open proposals are compared with the expected ones. A proposa
 evidence with an expected one of its kind and project, one piece containing the other. An expected one of several kinds
 counts under its first; a proposal that only an optional one matches is left out. `--home` keeps what was ingested, and
 takes it from there the next time. Rules were made with a look at `dev` and `test`, and `final` has been looked at
-since; `held` is held out: no detector was written or changed with a look at it, nor had its writer seen one.
+since; `held` is held out: no detector was written or changed with a look at it, nor had its writer seen one. `proof`
+is a second one, by another writer who had seen neither a detector nor `held`.
 """
 
 import argparse
@@ -333,7 +334,9 @@ def show(judged: Judged) -> None:
 def main() -> None:
     """Build, dream, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("dev", "test", "final", "held"), default="dev", help="which histories")
+    parser.add_argument(
+        "--part", choices=("dev", "test", "final", "held", "proof"), default="dev", help="which histories"
+    )
     parser.add_argument("--home", type=Path, help="a folder that keeps what was ingested for the next run")
     parser.add_argument("--show", action="store_true", help="show each wrong and each missed one")
     args = parser.parse_args()
