@@ -13,13 +13,13 @@ from anamnesis_pipeline.cli.local_services import mention_other_store, require_s
 from anamnesis_pipeline.cli.search import no_project, private_here
 from anamnesis_pipeline.cli.sessions import AsJson
 from anamnesis_pipeline.errors import GiveUp
-from anamnesis_pipeline.knowledge.what_holds import by_project
 from anamnesis_pipeline.parsing.text.wording import counted, one_line, printable, project_name
 from anamnesis_pipeline.services.topics import (
     LessonOut,
     TopicOut,
     TopicsOut,
     held_of,
+    indexed,
     open_topics,
     topics_body,
     write_indexes,
@@ -121,10 +121,10 @@ def _body(settings: Settings, project: str, name: str, *, private: bool) -> Topi
 
 def _write_index(settings: Settings, project: str, *, private: bool) -> None:
     with closing(open_to_read(settings)) as store:
-        held = held_of(store, what_is_private(store), project, ["*"] if private else private_here(settings))
-        if not by_project(held):
+        found = indexed(store, what_is_private(store), project, ["*"] if private else private_here(settings))
+        if not found:
             typer.echo("Nothing holds yet, so there is no index to write.")
-        written = write_indexes(store, open_topics(settings), settings.machine, held, into_memory=True)
+        written = write_indexes(store, open_topics(settings), settings.machine, found, into_memory=True)
     for name, path in written.items():
         is_home = path.is_relative_to(settings.topics_dir)
         only = "  (Claude Code has no memory of this project here and does not read this file)" if is_home else ""

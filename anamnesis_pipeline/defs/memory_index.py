@@ -7,9 +7,10 @@ import dagster as dg
 from anamnesis_pipeline.defs.reporting import ROWS, table
 from anamnesis_pipeline.defs.resources import MemoryResource
 from anamnesis_pipeline.knowledge.memory_index import MAX_LINES
-from anamnesis_pipeline.knowledge.what_holds import read_held
-from anamnesis_pipeline.model import EpisodeFilter, content_id
-from anamnesis_pipeline.services.topics import open_topics, write_indexes
+from anamnesis_pipeline.model import content_id
+from anamnesis_pipeline.search.project_labels import ALL, PRIVATE
+from anamnesis_pipeline.services.topics import held_of, indexed, open_topics, write_indexes
+from anamnesis_pipeline.services.wiring import what_is_private
 
 INDEX_CHECK = dg.AssetCheckSpec(
     "index_has_200_lines_at_most",
@@ -25,8 +26,10 @@ def memory_index(memory: MemoryResource) -> Iterator[dg.MaterializeResult[None] 
     preferences, pointers. No content. In the home; `anamnesis topics --write-index` writes it for Claude Code.
     """
     settings = memory.settings
-    held = read_held(memory.store, EpisodeFilter())
-    paths = write_indexes(memory.store, open_topics(settings), settings.machine, held, into_memory=False)
+    private = what_is_private(memory.store)
+    held = held_of(memory.store, private, "")
+    found = indexed(memory.store, private, "", [ALL])
+    paths = write_indexes(memory.store, open_topics(settings), settings.machine, found, into_memory=False)
     texts = {project: path.read_text(encoding="utf-8") for project, path in paths.items()}
     lines = {project: len(text.splitlines()) for project, text in texts.items()}
     yield dg.MaterializeResult(
@@ -38,11 +41,15 @@ def memory_index(memory: MemoryResource) -> Iterator[dg.MaterializeResult[None] 
             "pinned preferences": len(held.pinned),
             "pointers": len(held.pointers),
             "indexes": table(
-                [{"project": name, "lines": lines[name], "file": str(paths[name])} for name in sorted(lines)]
+                [
+                    {"project": name, "lines": lines[name], "file": str(paths[name])}
+                    for name in sorted(lines)
+                    if not private.is_of(name)
+                ]
             ),
         },
     )
-    long = sorted(project for project, number in lines.items() if number > MAX_LINES)
+    long = sorted(PRIVATE if private.is_of(name) else name for name, number in lines.items() if number > MAX_LINES)
     yield dg.AssetCheckResult(
         check_name=INDEX_CHECK.name,
         passed=not long,

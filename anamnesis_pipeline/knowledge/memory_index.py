@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from anamnesis_pipeline.errors import TopicRefused
-from anamnesis_pipeline.knowledge.what_holds import MAX_PINNED, Held, Pointer, Topic, lessons_in
+from anamnesis_pipeline.knowledge.what_holds import MAX_PINNED, Held, Pointer, Topic, lessons_in, pointer_of
+from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.documents.index_block import INDEX_BEGINS, INDEX_ENDS, block_of
 from anamnesis_pipeline.parsing.text.wording import counted
+from anamnesis_pipeline.store.memory_layers import PINNED
 
 MAX_LINES = 200
 MAX_TOPICS, MAX_POINTERS = 110, 40
@@ -33,7 +35,7 @@ def render(project: str, held: Held, here: str, max_lines: int = MAX_LINES) -> s
         f"# Memory of {_flat(project)}",
         "",
         f"{PRECEDENCE} Read a topic before you rely on it.",
-        *_under("Pinned preferences", held.pinned, MAX_PINNED, lambda each: f"- {each.summary}"),
+        *_under("Pinned preferences", held.pinned, MAX_PINNED, _of_pinned),
         *_under("Lessons", told, 1, str),
         *_under("Topics", held.topics, MAX_TOPICS, lambda each: _of_topic(each, here)),
         *_under("Pointers", held.pointers, MAX_POINTERS, lambda each: _of_pointer(each, here)),
@@ -63,6 +65,13 @@ def with_index(text: str, project: str, held: Held, here: str) -> str:
     return before + block.replace("\n", end) + after
 
 
+def listed_as(episode: Episode) -> list[str]:
+    """Return how the lines of an index begin that list a pinned preference or a pointer; none for other episodes."""
+    pointer = pointer_of(episode)
+    lines = [f"- {pointer.keyword} ({pointer.category}) → "] if pointer is not None else []
+    return [_flat(line) for line in (*lines, *([_of_pinned(episode)] if PINNED in episode.tags else []))]
+
+
 def _under(heading: str, items: Sequence[object], most: int, line_of: Callable[..., str]) -> Iterable[str]:
     if not items:
         return
@@ -71,6 +80,10 @@ def _under(heading: str, items: Sequence[object], most: int, line_of: Callable[.
         yield _flat(line_of(item))
     if len(items) > most:
         yield f"- and {len(items) - most} more: `anamnesis topics` lists all"
+
+
+def _of_pinned(episode: Episode) -> str:
+    return f"- {episode.summary}"
 
 
 def _of_topic(topic: Topic, here: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, quoted, sessions_in
+from anamnesis_pipeline.knowledge.observing import STEPS
 from anamnesis_pipeline.knowledge.topic_files import LESSONS, Lesson, lesson_entry
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -49,12 +50,13 @@ class RepeatedErrors:
             shown = _one_of_each_session(found)
             fix = max(fixed, key=lambda each: str(each.at))
             evidence = dated([piece for each in (*shown, fix) for piece in quoted(each)])
-            lesson = Lesson(of.quote, fixed_by=fix.answer)
+            quote = shown[-1].quote  # nothing is told that is not quoted, so that it goes with what is forgotten
+            lesson = Lesson(quote, fixed_by=fix.answer)
             yield Proposal(
                 self.kind,
                 of.project,
                 f"lesson {of.project} {of.key}",
-                f"Repeated error: {of.quote}"[:TITLE_CHARS],
+                f"Repeated error: {quote}"[:TITLE_CHARS],
                 Change(topic=TopicEdit(LESSONS, ERRORS, lesson_entry(lesson))),
                 tuple(dict.fromkeys(evidence)),
                 min(0.95, 0.7 + 0.1 * (len(sessions_in(found)) - 1) + 0.1 * (len(fixed) > 1)),
@@ -88,6 +90,7 @@ class RepeatedSteps:
 
     def _procedure(self, memory: Memory, run: Sequence[Observation], steps: Sequence[str]) -> Proposal:
         shown = [each for of in (run[0], run[-1]) for each in _one_of_each_session(memory.same(of))]
+        shown += run[STEPS:-1:STEPS]  # each step is quoted, and goes with what is forgotten
         lines = "\n".join(f"{number}. `{step}`" for number, step in enumerate(steps, 1))
         evidence = [quote for each in shown for quote in quoted(each)]
         return Proposal(

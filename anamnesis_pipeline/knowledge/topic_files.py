@@ -7,7 +7,7 @@ byte.
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote, unquote
@@ -148,6 +148,18 @@ def without_entry(text: str, entry: str) -> str:
         if _key(found.text) in gone:
             del lines[slice(*found.lines)]
     return "".join(lines)
+
+
+def entries_from(text: str, episode_ids: Container[str], written: Sequence[str] = ()) -> list[Entry]:
+    """Return the entries of a topic file that were written from these episodes: the comment of each names one of them,
+    or it is one of the entries `written`.
+    """
+    keys = {_key(each) for entry in written for each in _items(entry)}
+    return [
+        each
+        for each in read_topic(text).entries
+        if any(source.episode_id in episode_ids for source in each.sources) or _key(each.text) in keys
+    ]
 
 
 def without_comments(text: str) -> str:

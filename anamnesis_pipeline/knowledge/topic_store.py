@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -165,6 +165,27 @@ class TopicStore:
         if kept is None:
             raise TopicRefused(f"the former text {digest[:12]} is not kept any more; the archive has what was crawled")
         return kept
+
+    def texts(self) -> Iterator[tuple[Path, str | None]]:
+        """Yield every topic file, index and former text on this machine, with its text; None: it cannot be read."""
+        found = [each for each in self.folder.glob("*/*.md") if each.parent.name != FORMER]
+        for root in self._roots:
+            found += [*root.glob(f"*/{'/'.join(MEMORY)}/*.md"), *root.glob(f"*/{MEMORY[0]}/{INDEX}")]
+        for path in [*sorted(found), *sorted(self.folder.glob(f"{FORMER}/*.md"))]:
+            try:
+                is_kept = path.parent == self.folder / FORMER
+                yield path, _read(path if is_kept else self._checked(path, is_index=path.name == INDEX))
+            except TopicRefused:
+                yield path, None
+
+    def drop_indexes(self, kept: Collection[Path] = ()) -> bool:
+        """Remove the indexes in the home, which are made of what is stored, but for `kept`. Return whether there were
+        any.
+        """
+        found = [each for each in self.folder.glob(f"*/{INDEX}") if each not in kept]
+        for path in found:
+            path.unlink(missing_ok=True)
+        return bool(found)
 
     def read_index(self, memory: Path) -> str | None:
         """Return the text of `MEMORY.md` in a memory of Claude Code; None: there is no file. Raises as `read`."""

@@ -48,6 +48,7 @@ from anamnesis_pipeline.services.forgotten_uploads import drop_uploads, remove_f
 from anamnesis_pipeline.services.posting import CONTEXT_WITHIN, posted_passages
 from anamnesis_pipeline.services.query_log import forget_questions, marks_of
 from anamnesis_pipeline.services.store_copies import COPIED_FROM
+from anamnesis_pipeline.services.topic_traces import TopicTraces
 from anamnesis_pipeline.sources.base import TOOL_RESULTS, is_tool_output, output_name
 from anamnesis_pipeline.sources.specs import SourceSpec
 from anamnesis_pipeline.store.base import Store
@@ -108,6 +109,7 @@ class Forgetter:
     :param publish: writes the episodes of a source's changed chunks.
     :param specs: the configured sources, to resolve their names.
     :param private: neither text nor files of it are in reports, unless the request names it.
+    :param topics: finds the lines of topic files that were written from what is forgotten; None: they are not named.
     """
 
     def __init__(
@@ -118,10 +120,12 @@ class Forgetter:
         publish: Callable[[Source], object],
         specs: Sequence[SourceSpec] = (),
         private: Private = NOTHING_PRIVATE,
+        topics: TopicTraces | None = None,
     ) -> None:
         self._store, self._archive, self._pieces, self._publish = store, archive, pieces, publish
         self._sources = {source.key: source for source in store.files.sources()}
         self._private = private
+        self._topics = topics
         self._choice = Choice(store, self._sources.values(), specs)
         self._problems: dict[str, None] = {}
 
@@ -163,7 +167,10 @@ class Forgetter:
                     "rule": rule_id,
                 },
             )
+            has_indexes = self._topics is not None and self._topics.drop_indexes(target.ids)
             self._carry_out(target, rule_id)
+            if self._topics is not None and has_indexes:
+                self._problems |= dict.fromkeys(self._topics.write_indexes(self._private))
             return replace(report, problems=self.problems)
 
     def resume(self) -> bool:
@@ -219,6 +226,7 @@ class Forgetter:
             remains=[
                 *self._shared_lines(lines, request.session_id),
                 *self._origins(files, private, unnamed),
+                *(self._topics.remains(episodes, private) if self._topics else ()),
                 *kept,
                 *self._store.forgetting.keeps(),
                 "backups of this home, and of the logs",

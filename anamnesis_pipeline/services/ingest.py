@@ -33,6 +33,7 @@ from anamnesis_pipeline.pipeline.survey import Hosts
 from anamnesis_pipeline.pipeline.tag_patterns import stored_patterns
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.forget import Forgetter
+from anamnesis_pipeline.services.topic_traces import TopicTraces
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 
@@ -59,12 +60,12 @@ class Pipeline:
     observers: ObserverRules | None = None
     """Rules for sessions of other memory tools; None: this package's."""
 
-    def forgetter(self, private: Private = NOTHING_PRIVATE) -> Forgetter:
+    def forgetter(self, private: Private = NOTHING_PRIVATE, topics: TopicTraces | None = None) -> Forgetter:
         """Return the forgetter, which removes text for good.
 
-        :param private: as of `Forgetter`.
+        :param private: as of `Forgetter`, as is `topics`.
         """
-        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.hosts.specs, private)
+        return Forgetter(self.store, self.archive, self.pieces, self.publish, self.hosts.specs, private, topics)
 
     def crawl(self, source: Source) -> CrawlReport:
         """Crawl new lines or document versions into the archive; a reserved source has no files. An unreachable machine

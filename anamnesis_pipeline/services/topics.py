@@ -1,6 +1,6 @@
 """Topics, lessons, pointers and the index of a project: what is shown of them, and where they are written."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -289,15 +289,35 @@ def former_of(store: Store, topic: Topic) -> list[Episode]:
     return sorted(its, key=lambda each: each.superseded_at or never, reverse=True)[:MAX_HISTORY]
 
 
-def write_indexes(store: Store, topics: TopicStore, machine: str, held: Held, *, into_memory: bool) -> dict[str, Path]:
+def indexed(store: Store, private: Private, project: str = "", included: Collection[str] = ()) -> dict[str, Held]:
+    """Return project -> what its index lists: what a session in that project is shown, without other private content.
+
+    :param project: as of `held_of`; empty: all that may be shown.
+    :param included: as of `held_of`; `*`: the indexes of private projects, too.
+    """
+    every = by_project(held_of(store, private, project, included))
+    if not private:
+        return every
+    found: dict[str, Held] = {}
+    for name in every:
+        where = private.visible(store, EpisodeFilter(projects=(name,)), [name])
+        if its := by_project(read_held(store, where)).get(name):
+            found[name] = its
+    return found
+
+
+def write_indexes(
+    store: Store, topics: TopicStore, machine: str, indexes: Mapping[str, Held], *, into_memory: bool
+) -> dict[str, Path]:
     """Write the index of every project with something that holds; return project -> its file.
 
+    :param indexes: project -> what its index lists, as `indexed` returns it.
     :param into_memory: into Claude Code's memory of the project, if there is one: a marked block of its MEMORY.md, the
-        rest of which is kept; else to the home.
+        rest of which is kept; else to the home, where the indexes of other projects are removed.
     :raises TopicRefused: a file cannot be written, or has no room.
     """
     written: dict[str, Path] = {}
-    for project, its in by_project(held).items():
+    for project, its in indexes.items():
         if project == EVERYWHERE and not (its.topics or its.lessons or its.pinned):
             continue
         memory = topics.memory_of(logs_of(store, project, machine)) if into_memory else None
@@ -305,6 +325,8 @@ def write_indexes(store: Store, topics: TopicStore, machine: str, held: Held, *,
         if memory is not None:
             text = with_index(topics.read_index(memory) or "", project, its, machine)
         written[project] = topics.write_index(project, text, memory)
+    if not into_memory:
+        topics.drop_indexes(kept=written.values())
     return written
 
 

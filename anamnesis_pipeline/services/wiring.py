@@ -46,6 +46,8 @@ from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.recording import Recorder
 from anamnesis_pipeline.services.store_copies import check_whole, settle
 from anamnesis_pipeline.services.stored_copies import StoredCopies
+from anamnesis_pipeline.services.topic_traces import TopicTraces
+from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.uploads import Uploads
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.sources.discovery import Discovery, discover
@@ -471,7 +473,8 @@ def open_uploads(
 
 def open_forgetter(settings: Settings, store: Store) -> Forgetter:
     """Return the forgetter of this home, which removes text for good."""
-    return open_pipeline(settings, store).forgetter(what_is_private(store))
+    topics = TopicTraces(store, open_topics(settings), settings.machine)
+    return open_pipeline(settings, store).forgetter(what_is_private(store), topics)
 
 
 def open_copies(settings: Settings, store: Store) -> StoredCopies:

@@ -1,5 +1,6 @@
 """Proposals of a whole memory: what detectors find in logs and notes, what deciding does, wherever a run ends."""
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,25 +13,16 @@ import pytest
 from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound
 from anamnesis_pipeline.knowledge import dream as dream_module
 from anamnesis_pipeline.knowledge.archiving import UnneededNotes
-from anamnesis_pipeline.knowledge.topic_store import project_folder
-from anamnesis_pipeline.model import Episode
-from anamnesis_pipeline.runtime.home_wiring import open_redactor
-from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
-from anamnesis_pipeline.services.posted import note_of
-from anamnesis_pipeline.services.posting import EpisodeWriter
-from anamnesis_pipeline.services.proposals import FILE_CHANGED, POLICY, Proposals, last_run
-from anamnesis_pipeline.services.topic_edits import TopicEdits
-from anamnesis_pipeline.services.topics import open_topics
-from anamnesis_pipeline.services.wiring import open_pieces
+from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.services.proposals import FILE_CHANGED, POLICY, last_run
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import Tables
 from anamnesis_pipeline.store.knowledge_model import Kind, Observation, Proposal, State
 from anamnesis_pipeline.store.records.observations import Unobserved
-from anamnesis_tests.support.archived_logs import DAY, OTHER, SESSION, Home, record
+from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
+from anamnesis_tests.support.dreams import dreamt, fill, lessons_of, migrate, post, proposals_of
 from anamnesis_tests.support.worked_sessions import REFUSED, called, migration
-
-PROJECT = "/code/shop"
 
 
 class EndedError(Exception):
@@ -43,45 +35,6 @@ def home(tmp_path: Path, store: Store) -> Iterator[Home]:
     home = Home(tmp_path, store)
     yield home
     home.close()
-
-
-def proposals_of(home: Home, private: Private = NOTHING_PRIVATE) -> Proposals:
-    writer = EpisodeWriter(home.store, open_redactor(home.settings).mask_text, open_pieces(), None)
-    topics = TopicEdits(home.store, open_topics(home.settings), home.settings.machine)
-    return Proposals(home.store, writer, topics, private)
-
-
-def migrate(home: Home, session: str, at: int) -> None:
-    """A session in which the same error is met, and fixed."""
-    home.write(migration(session, at), f"-code-shop/{session}.jsonl")
-
-
-def post(home: Home, text: str, at: int, project: str = PROJECT, type: Any = "decision", **fields: Any) -> Episode:
-    draft = note_of(text, project=project, instance="box", type=type).model_copy(update=fields).draft()
-    episode, _ = EpisodeWriter(home.store, open_redactor(home.settings).mask_text, open_pieces(), None).create(draft)
-    return episode
-
-
-def dreamt(home: Home, **settings: Any) -> list[Proposal]:
-    proposals = proposals_of(home)
-    proposals.dream(home.settings.model_copy(update=settings))
-    return proposals.listed(limit=100)
-
-
-def fill(home: Home) -> None:
-    """Two sessions with the same error, two notes that say the same, and one that another corrects."""
-    migrate(home, SESSION, 1)
-    migrate(home, OTHER, 10_000)
-    home.ingest()
-    for number, text in enumerate(
-        (
-            "The staging database runs on port 5433",
-            "Staging database: port 5433",
-            "We deploy on Fridays",
-            "We deploy on Mondays",
-        )
-    ):
-        post(home, text, number, timestamp=DAY + timedelta(minutes=number))
 
 
 def kinds(found: list[Proposal]) -> list[str]:
@@ -181,10 +134,6 @@ def test_accepting_that_ends_anywhere_is_done_or_not(home: Home) -> None:
     pytest.fail("it never came to its end")
 
 
-def lessons_of(home: Home) -> Path:
-    return home.settings.topics_dir / project_folder(PROJECT) / "lessons.md"
-
-
 def lesson_of(home: Home) -> Proposal:
     fill(home)
     (lesson,) = [each for each in dreamt(home) if each.kind is Kind.LESSON]
@@ -201,6 +150,17 @@ def test_accepted_lesson_is_written_and_undoing_removes_it(home: Home) -> None:
     assert lesson.evidence[0].episode_id in text
     proposals_of(home).undo(lesson.proposal_id, "Ada")
     assert not lessons_of(home).exists()
+
+
+def test_lesson_tells_only_what_it_quotes(home: Home) -> None:
+    for number, day in enumerate((0, 70, 60, 50, 40, 30)):  # few of many are quoted: the first and the latest
+        session = f"{number}{SESSION[1:]}"
+        lines = json.dumps(migration(session, 1_440 * day)).replace("5433", f"543{number}")
+        home.write(json.loads(lines), f"-code-shop/{session}.jsonl")
+    home.ingest()
+    (lesson,) = dreamt(home)
+    told = lesson.title.removeprefix("Repeated error: ")
+    assert any(told in each.quote for each in lesson.evidence), "it goes with all that it tells"
 
 
 def test_own_text_is_written_in_place_of_the_proposed_one(home: Home) -> None:

@@ -9,10 +9,9 @@ from anamnesis_pipeline.errors import TopicRefused
 from anamnesis_pipeline.knowledge.memory_index import render
 from anamnesis_pipeline.knowledge.topic_files import Ref
 from anamnesis_pipeline.knowledge.topic_store import Approval, TopicStore
-from anamnesis_pipeline.knowledge.what_holds import read_held
-from anamnesis_pipeline.model import EpisodeFilter, Source
+from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.search.project_labels import Private
-from anamnesis_pipeline.services.topics import change_of, held_of, topics_body, write_indexes
+from anamnesis_pipeline.services.topics import change_of, held_of, indexed, topics_body, write_indexes
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.knowledge_model import TopicEdit
@@ -125,18 +124,18 @@ def test_indexes_go_to_the_home_or_beside_what_a_person_wrote(store: Store, topi
     put_pointer(store, "vpn", project="general")
     mine = tmp_path / "projects/-shop/memory/MEMORY.md"
     mine.write_text("# Mine\n")
-    held = read_held(store, EpisodeFilter())
-    at_home = write_indexes(store, topics, "box", held, into_memory=False)
+    found = indexed(store, Private())
+    at_home = write_indexes(store, topics, "box", found, into_memory=False)
     assert {name: path.parent.name for name, path in at_home.items()} == {
         "acme/other": "acme%2Fother",
         SHOP: "acme%2Fshop",
     }
     assert mine.read_text() == "# Mine\n"
-    assert write_indexes(store, topics, "box", held, into_memory=True)[SHOP] == mine
+    assert write_indexes(store, topics, "box", found, into_memory=True)[SHOP] == mine
     assert mine.read_text().startswith("# Mine\n\n<!-- anamnesis index begins")
     assert "vpn" in mine.read_text()
     before = mine.stat().st_mtime_ns
-    write_indexes(store, topics, "box", held, into_memory=True)
+    write_indexes(store, topics, "box", found, into_memory=True)
     assert mine.stat().st_mtime_ns == before, "an unchanged index is not written again"
 
 

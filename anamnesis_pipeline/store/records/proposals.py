@@ -168,6 +168,14 @@ class ProposalRecords:
         newest = sorted(rows, key=lambda row: str(row["created_at"]), reverse=True)
         return [_proposal(row, aliases) for row in newest[:limit]]
 
+    def accepted_from(self, episode_ids: Collection[str]) -> list[Proposal]:
+        """Return the accepted proposals that quote any of these episodes."""
+        with self._gateway.read() as tables:
+            quoting = {row["proposal_id"] for row in tables["proposal_evidence"].among("episode_id", episode_ids)}
+            rows = list(tables["proposals"].among("proposal_id", sorted(quoting), state=State.ACCEPTED.value))
+            aliases = read_aliases(tables)
+        return [_proposal(row, aliases) for row in rows]
+
     def accept(
         self,
         proposal_id: str,
