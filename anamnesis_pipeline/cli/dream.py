@@ -19,7 +19,7 @@ from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.proposals import Proposals
 from anamnesis_pipeline.services.proposed import AnyState, DreamOut, ProposalOut, dream_body, proposal_body, state_of
-from anamnesis_pipeline.services.topic_edits import TopicEdits
+from anamnesis_pipeline.services.topic_edits import NOTHING_TO_UNDO, TopicEdits
 from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.wiring import (
     effective_settings,
@@ -97,8 +97,7 @@ def accept(
     """Do what a proposal would change. It can be undone."""
     with _opened() as (_, _store, proposals):
         done = proposals.accept(proposal_id, getpass.getuser(), reason, entry)
-    said = f"{done.proposal_id[:8]} is {done.state}" + (f": {_line(done.reason)}" if done.reason else "")
-    typer.echo("\n".join([said, *applied_lines(done)]))
+    typer.echo("\n".join([_told(done), *applied_lines(done)]))
 
 
 @app.command("reject")
@@ -114,9 +113,8 @@ def undo(proposal_id: ProposalId, reason: Reason = "") -> None:
     """Take back what accepting changed, or open a rejected proposal again."""
     with _opened() as (_, _store, proposals):
         done = proposals.undo(proposal_id, getpass.getuser(), reason)
-    path = done.applied.path if done.applied else ""
-    taken = f"\n  its entry is out of {printable(path)}" if path else ""
-    typer.echo(f"{done.proposal_id[:8]} is {done.state}{taken}")
+    path = done.applied.path if done.applied and NOTHING_TO_UNDO not in done.reason else ""
+    typer.echo(_told(done) + (f"\n  its entry is out of {printable(path)}" if path else ""))
 
 
 def render_run(body: DreamOut, waiting: int) -> str:
@@ -172,6 +170,10 @@ def render(body: ProposalOut) -> str:
     if change["diff"]:
         lines += [f"in {change['path']} on {change['machine']}:", *map(printable, change["diff"].splitlines())]
     return "\n".join(lines)
+
+
+def _told(done: Proposal) -> str:
+    return f"{done.proposal_id[:8]} is {done.state}" + (f": {_line(done.reason)}" if done.reason else "")
 
 
 def _line(text: str) -> str:

@@ -32,8 +32,8 @@ RULE = "dream.rules"
 """Stored setting: the number of the rules of what is stored as observed."""
 CURSOR = "dream.cursor."
 """Settings prefix, then the name of a detector -> the number of the last observation that it has seen."""
-BACK = ".back"
-"""Behind the name of a detector: the time up to which it looked back."""
+BACK = ".looked_back"
+"""Behind the name of a detector: instant and number of the last observation to which it looked back."""
 PAGE = 500
 DETECTED_AT_ONCE = 5_000
 """Observations that a detector looks at, project by project: the statements of a project are read once for them."""
@@ -120,8 +120,9 @@ def found_by(
         store.settings.set(cursor, after)
     if detector.looks_back is None:
         return
-    since, until = store.settings.get(cursor + BACK) or "", instant(now - detector.looks_back)
-    while old := store.observations.between(detector.signals, since, until, PAGE):
+    at, number = store.settings.get(cursor + BACK) or ("", 0)
+    until = instant(now - detector.looks_back)
+    while old := store.observations.between(detector.signals, (at, number), until, PAGE):
         yield list(detector.find(memory, sorted(old, key=lambda each: (each.project, each.number))))
-        since = instant(old[-1].at or now)
-        store.settings.set(cursor + BACK, since)
+        at, number = instant(old[-1].at or now), old[-1].number
+        store.settings.set(cursor + BACK, [at, number])

@@ -163,16 +163,18 @@ class Proposals:
         """
         proposal = self.find(text)
         proposal = proposal if entry is None else proposal.saying(entry)
-        edit, path = proposal.change.topic, ""
+        edit, path, machine = proposal.change.topic, "", ""
         if edit is not None:
             change = self._topics.change_here(proposal, edit)
-            path = str(change.path)
+            path, machine = str(change.path), change.machine
             if hash_of(change.former) != edit.former:
                 return self._changed(proposal, by)
         if proposal.change.record is not None and self._quotes_private_source(proposal):
             raise ProposalConflict("it quotes a private source, which a note would make open; reject it")
         record = self._record(proposal, by)
-        done = self._store.proposals.accept(proposal.proposal_id, by, datetime.now(UTC), reason, record, path, entry)
+        done = self._store.proposals.accept(
+            proposal.proposal_id, by, datetime.now(UTC), reason, record, path, entry, machine
+        )
         return self._write(done) if done.state is State.ACCEPTED else done
 
     def reject(self, text: str, by: str, reason: str = "") -> Proposal:
@@ -186,12 +188,15 @@ class Proposals:
     def undo(self, text: str, by: str, reason: str = "") -> Proposal:
         """Take back what accepting a proposal changed, or open a rejected one again.
 
-        :raises ProposalConflict: it is neither accepted nor rejected.
+        :return: it, with the reason if there was nothing to undo; expired, if its topic file was changed so that it
+            does not have the entry any more.
+        :raises ProposalConflict: it is neither accepted nor rejected, or its topic file is on another machine.
         """
-        proposal = self.find(text)
+        proposal, state, why = self.find(text), State.UNDONE, ""
         if proposal.state is State.ACCEPTED and proposal.change.topic is not None:
-            self._topics.undo(proposal, proposal.change.topic, by)
-        return self._store.proposals.undo(proposal.proposal_id, by, datetime.now(UTC), reason)
+            state, why = self._topics.undo(proposal, proposal.change.topic, by)
+        told = "; ".join(filter(None, (reason, why)))
+        return self._store.proposals.undo(proposal.proposal_id, by, datetime.now(UTC), told, state)
 
     def waiting(self) -> Waiting:
         """Return what waits for a decision, without what is private."""

@@ -143,7 +143,8 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Applied:
     """What accepting did, as undoing needs it: the statuses and tags before, the id of the new record, and the file
-    with the hashes of its text before and after. `is_done`: the file is written.
+    with the hashes of its text before and after, which are equal if it had the entry before. `machine`: of the file.
+    `is_done`: the file is written.
     """
 
     statuses: tuple[StatusEdit, ...] = ()
@@ -153,6 +154,7 @@ class Applied:
     former: str = ""
     written: str = ""
     is_done: bool = True
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)

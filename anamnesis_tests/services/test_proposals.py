@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound
+from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound, TopicRefused
 from anamnesis_pipeline.knowledge import dream as dream_module
 from anamnesis_pipeline.knowledge.archiving import UnneededNotes
 from anamnesis_pipeline.search.project_labels import Private
@@ -240,6 +240,91 @@ def test_undoing_keeps_what_a_person_wrote_after_a_process_ended(home: Home) -> 
     assert REFUSED not in text
 
 
+def test_undoing_is_exact_after_a_process_ended(home: Home) -> None:
+    lesson = lesson_of(home)
+    with patch.object(type(home.store.proposals), "finish", side_effect=EndedError), pytest.raises(EndedError):
+        proposals_of(home).accept(lesson.proposal_id, "Ada")
+    dreamt(home)
+    proposals_of(home).undo(lesson.proposal_id, "Ada")
+    assert not lessons_of(home).exists()
+
+
+def test_undoing_before_the_file_is_finished_is_exact(home: Home) -> None:
+    lesson = lesson_of(home)
+    with patch.object(type(home.store.proposals), "finish", side_effect=EndedError), pytest.raises(EndedError):
+        proposals_of(home).accept(lesson.proposal_id, "Ada")
+    assert proposals_of(home).undo(lesson.proposal_id, "Ada").state is State.UNDONE
+    assert not lessons_of(home).exists()
+
+
+def test_entry_that_a_person_wrote_before_stays(home: Home) -> None:
+    lesson = lesson_of(home)
+    change = proposals_of(home).file_change(lesson)
+    assert change is not None
+    lessons_of(home).parent.mkdir(parents=True)
+    lessons_of(home).write_text(change.new)
+    dreamt(home)
+    assert proposals_of(home).accept(lesson.proposal_id, "Ada").state is State.EXPIRED
+    dreamt(home)
+    assert proposals_of(home).accept(lesson.proposal_id, "Ada").state is State.ACCEPTED
+    done = proposals_of(home).undo(lesson.proposal_id, "Ada", "mine")
+    assert (done.state, done.reason) == (State.UNDONE, f"mine; nothing to undo: {lessons_of(home)} is as it was before")
+    assert lessons_of(home).read_text() == change.new
+
+
+def test_deleted_topic_is_not_written_by_undoing(home: Home) -> None:
+    lesson = lesson_of(home)
+    proposals_of(home).accept(lesson.proposal_id, "Ada")
+    lessons_of(home).unlink()
+    done = proposals_of(home).undo(lesson.proposal_id, "Ada")
+    assert (done.state, done.reason) == (State.UNDONE, f"nothing to undo: {lessons_of(home)} is as it was before")
+    assert not lessons_of(home).exists()
+
+
+@pytest.mark.parametrize("left", ["# Lessons\n\nMine, in other words.\n", None])
+def test_undoing_an_entry_that_is_gone_expires(home: Home, left: str | None) -> None:
+    lessons_of(home).parent.mkdir(parents=True)
+    lessons_of(home).write_text("# Lessons\n\nMine.\n")
+    lesson = lesson_of(home)
+    proposals_of(home).accept(lesson.proposal_id, "Ada")
+    lessons_of(home).unlink()
+    if left is not None:
+        lessons_of(home).write_text(left)
+    done = proposals_of(home).undo(lesson.proposal_id, "Ada")
+    assert done.state is State.EXPIRED
+    assert done.reason.startswith(f"nothing to undo: {lessons_of(home)} ")
+    assert lessons_of(home).exists() == (left is not None)
+    assert left is None or lessons_of(home).read_text() == left
+
+
+def test_undoing_without_the_former_text_takes_the_entry_out(home: Home) -> None:
+    lessons_of(home).parent.mkdir(parents=True)
+    lessons_of(home).write_text("# Lessons\n\nMine.\n")
+    lesson = lesson_of(home)
+    proposals_of(home).accept(lesson.proposal_id, "Ada")
+    for former in (home.settings.topics_dir / ".former").iterdir():
+        former.unlink()
+    assert proposals_of(home).undo(lesson.proposal_id, "Ada").state is State.UNDONE
+    assert REFUSED not in lessons_of(home).read_text()
+    assert "Mine." in lessons_of(home).read_text()
+
+
+def test_topic_of_another_machine_is_undone_there(home: Home) -> None:
+    lesson = lesson_of(home)
+    proposals_of(home).accept(lesson.proposal_id, "Ada")
+    other = Home(home.base / "other", home.store)
+    other.settings = other.settings.model_copy(update={"machine": "nas"})
+    lessons_of(home).rename(home.base / "elsewhere")
+    with pytest.raises(TopicRefused, match="is no place of topics"):
+        proposals_of(other).undo(lesson.proposal_id, "Ada")
+    other.settings = other.settings.model_copy(update={"home": home.settings.home})
+    lessons_of(home).write_text("# Lessons\n\nOf the NAS.\n")
+    with pytest.raises(ProposalConflict, match="it was accepted on box"):
+        proposals_of(other).undo(lesson.proposal_id, "Ada")
+    (home.base / "elsewhere").rename(lessons_of(home))
+    assert proposals_of(home).undo(lesson.proposal_id, "Ada").state is State.UNDONE
+
+
 def test_topic_that_cannot_be_written_stops_no_dream(home: Home) -> None:
     lesson = lesson_of(home)
     with patch.object(type(home.store.proposals), "finish", side_effect=EndedError), pytest.raises(EndedError):
@@ -269,6 +354,18 @@ def test_old_note_is_archived_when_it_is_hardly_retained(home: Home) -> None:
     later = datetime.now(UTC) + timedelta(days=115)
     found = [each for batch in dream_module.found_by(home.store, UnneededNotes(), later) for each in batch]
     assert [each.episode_ids for each in found] == [[posted.episode_id]]
+
+
+def test_no_note_of_one_instant_is_skipped(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = datetime.now(UTC) - timedelta(days=80)
+    drinks = ("tea", "coffee", "water", "juice", "cocoa")
+    posted = {post(home, f"Ordered {each}", 1, type="note", timestamp=at).episode_id for each in drinks}
+    dreamt(home)
+    monkeypatch.setattr(dream_module, "PAGE", 2)
+    later = datetime.now(UTC) + timedelta(days=115)
+    found = [each for batch in dream_module.found_by(home.store, UnneededNotes(), later) for each in batch]
+    assert sorted(each.target.removeprefix("archive ") for each in found) == sorted(posted)
+    assert list(dream_module.found_by(home.store, UnneededNotes(), later)) == []
 
 
 def test_policy_accepts_what_can_be_undone(home: Home) -> None:

@@ -1,7 +1,7 @@
 """Contract: proposals and observations are founded on what is stored, are decided on once, and can be undone."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from anamnesis_pipeline.store.knowledge_model import (
 )
 from anamnesis_pipeline.store.records.observations import Unobserved
 from anamnesis_pipeline.store.records.proposals import Proposed
+from anamnesis_pipeline.store.values import instant
 from anamnesis_tests.support.samples import edit, episode, passages, put
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -294,3 +295,17 @@ def test_observations_go_with_their_episode_and_its_text(store: Store) -> None:
 def test_observation_of_episode_that_is_gone_is_not_written(store: Store) -> None:
     assert store.observations.settle(Unobserved("s1", 1), [observation("gone", "error: x")]) == 0
     assert store.observations.counts() == {}
+
+
+def test_observations_of_one_instant_are_all_returned(store: Store) -> None:
+    say(store, "a", "error", source="log", session_id="s1", kind="exchange")
+    found = [replace(observation("a", f"error {number}"), at=NOW) for number in range(7)]
+    later = replace(observation("a", "error, later"), at=NOW + timedelta(seconds=1))
+    timeless = replace(observation("a", "error, at no time"), at=None)
+    store.observations.settle(Unobserved("s1", 1), [later, timeless, *found])
+    until, after, pages = instant(NOW + timedelta(hours=1)), ("", 0), list[list[str]]()
+    while page := store.observations.between([Signal.ERROR], after, until, 3):
+        pages.append([each.quote for each in page])
+        after = instant(page[-1].at or NOW), page[-1].number
+    assert [quote for page in pages for quote in page] == [each.quote for each in (*found, later)]
+    assert store.observations.between([Signal.ERROR], ("", 0), instant(NOW), 10)[-1].quote == "error 6"

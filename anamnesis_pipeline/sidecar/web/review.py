@@ -329,7 +329,8 @@ def told_of(done: Sequence[Proposal], left: int) -> str:
     if len(done) == 1:
         (only,) = done
         told = "Open again" if only.state is State.OPEN else only.state.capitalize()
-        said = f"{told}: {only.reason if only.state is State.EXPIRED else only.title}"
+        is_reason_told = only.state is State.EXPIRED or (only.state is State.UNDONE and only.reason)
+        said = f"{told}: {only.reason if is_reason_told else only.title}"
     else:
         counts = Counter(each.state for each in done)
         reasons = dict.fromkeys(each.reason for each in done if each.state is State.EXPIRED and each.reason)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, write_all
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, beyond, write_all
 from anamnesis_pipeline.store.knowledge_model import EVIDENCE, Observation, Signal
 from anamnesis_pipeline.store.records.session_notes import is_of_log
 from anamnesis_pipeline.store.records.settings import names_of, read_aliases, store_name
@@ -11,6 +11,7 @@ from anamnesis_pipeline.store.values import instant, moment, sought
 
 _UNSEEN_KINDS = frozenset({"code", "session", "rolling"})
 """Kinds of episodes that repeat others, or hold no statement."""
+_BY_TIME = ("at", "number")
 _FIELDS = ("episode_id", "source", "session_id", "kind")
 
 
@@ -70,17 +71,14 @@ class ObservationRecords:
         match = {"signal": {"$in": sorted(signals)}, "number": {"$gt": number}}
         return self._found(match, order=["number"], limit=limit)
 
-    def between(self, signals: Collection[Signal], since: str, until: str, limit: int) -> list[Observation]:
-        """Return observations of a time, the oldest first.
+    def between(self, signals: Collection[Signal], after: tuple[str, int], until: str, limit: int) -> list[Observation]:
+        """Return observations of a time, the oldest first, those of one instant in the order in which they were stored.
 
-        :param since: exclusive; as `values.instant` writes it, empty: the first.
+        :param after: instant, as `values.instant` writes it, and number of the one that they follow; empty and 0: none.
         :param until: inclusive.
         """
-        match = {"signal": {"$in": sorted(signals)}, "at": {"$gt": since, "$lte": until}}
-        found = self._found(match, order=["at", "number"], limit=limit)
-        last = found[-1].at if len(found) == limit else None  # those of the last time may not all be among them
-        whole = [each for each in found if each.at != last]
-        return whole or found
+        match = {"signal": {"$in": sorted(signals)}, "at": {"$gt": "", "$lte": until}, **beyond(_BY_TIME, after)}
+        return self._found(match, order=_BY_TIME, limit=limit)
 
     def same(self, signal: Signal, key: str, limit: int) -> list[Observation]:
         """Return the observations of one thing, the oldest stored first."""

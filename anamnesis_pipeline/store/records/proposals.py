@@ -185,12 +185,13 @@ class ProposalRecords:
         record: Written | None = None,
         path: str = "",
         entry: str | None = None,
+        machine: str = "",
     ) -> Proposal:
         """Do what an open proposal would change in the store, and note the approval. A topic file is to be written
         after this, and then `finish` called.
 
         :param record: the episode of its `NewRecord`.
-        :param path: of the topic file that it changes.
+        :param path: of the topic file that it changes, on `machine`.
         :param entry: the text in place of the proposed one.
         :return: it, accepted; or expired, if what it would change is otherwise by now.
         :raises ProposalNotFound: there is none with this id.
@@ -218,7 +219,12 @@ class ProposalRecords:
             if record is not None:
                 write_episodes(tables, self._native, [record])
             applied = Applied(
-                former, tags, record[0].episode_id if record else "", path, is_done=proposal.change.topic is None
+                former,
+                tags,
+                record[0].episode_id if record else "",
+                path,
+                is_done=proposal.change.topic is None,
+                machine=machine,
             )
             return _store(tables, replace(proposal.decided(State.ACCEPTED, at, by, reason), applied=applied))
 
@@ -267,7 +273,6 @@ class ProposalRecords:
         """Reject an open proposal, or let it expire; nothing is changed by it.
 
         :param unfinished: it is accepted, and its topic file is not written.
-
         :raises ProposalNotFound: there is none with this id.
         :raises ProposalConflict: it is neither.
         """
@@ -280,10 +285,11 @@ class ProposalRecords:
 
         return self._gateway.write(work)
 
-    def undo(self, proposal_id: str, by: str, at: datetime, reason: str = "") -> Proposal:
+    def undo(self, proposal_id: str, by: str, at: datetime, reason: str = "", state: State = State.UNDONE) -> Proposal:
         """Take an accepted proposal back: what it changed in the store is as before, where nothing else changed it
         since. A rejected one is open again.
 
+        :param state: of one that was accepted, from then on.
         :raises ProposalNotFound: there is none with this id.
         :raises ProposalConflict: it is neither.
         """
@@ -303,7 +309,7 @@ class ProposalRecords:
             _take_tags(tables, self._native, dict(proposal.change.tags), dict(applied.tags))
             if applied.record_id:
                 remove_episodes(tables, self._native, [applied.record_id])
-            return _store(tables, proposal.decided(State.UNDONE, at, by, reason))
+            return _store(tables, proposal.decided(state, at, by, reason))
 
         return self._gateway.write(work)
 
