@@ -77,7 +77,7 @@ def proposals(
                 continue
             found = report.proposed.get(name_of(detector), Proposed())
             counts = _states(memory, detector)
-            newest = store.proposals.page(NEWEST, State.OPEN, detector.kind)
+            newest = _proposals(memory).listed(State.OPEN, detector.kind, limit=NEWEST)
             metadata: dict[str, Any] = {ROWS: sum(counts.values()), "newest": table([_row(each) for each in newest])}
             metadata |= {"new": found.new, "renewed": found.renewed, "reopened": found.reopened} | counts
             version = "-".join(f"{state}:{n}" for state, n in sorted(counts.items())) or "none"
@@ -115,7 +115,9 @@ def everything_is_observed(memory: MemoryResource) -> dg.AssetCheckResult:
 def topics_are_written(memory: MemoryResource) -> dg.AssetCheckResult:
     """Fail if a topic file of an accepted proposal is not written; the next dream writes it."""
     left = memory.store.proposals.unfinished(REVIEWED)
-    return dg.AssetCheckResult(passed=not left, metadata={"not written": ", ".join(each.title for each in left)})
+    shown = _proposals(memory).without_private(left)
+    metadata: dict[str, Any] = {"not written": ", ".join(each.title for each in shown), "in all": len(left)}
+    return dg.AssetCheckResult(passed=not left, metadata=metadata)
 
 
 def _quotes_check(key: dg.AssetKey, detector: Detector) -> dg.AssetChecksDefinition:

@@ -25,6 +25,8 @@ MEMORY = ("memory", "topics")
 """Path of the topics beside the logs of a project."""
 INDEX = "MEMORY.md"
 FORMER = ".former"
+UNFINISHED = ".md.new"
+"""End of the names of files that are being written."""
 MAX_FORMER = 500
 """Former texts kept, the latest."""
 MAX_BYTES = 1 << 20
@@ -178,6 +180,18 @@ class TopicStore:
             except TopicRefused:
                 yield path, None
 
+    def sweep(self) -> None:
+        """Remove the unfinished files that a process left which was killed while it wrote."""
+        with self._locked():
+            left = list(self.folder.glob(f"*/.*{UNFINISHED}"))
+            for root in self._roots:
+                left += [
+                    *root.glob(f"*/{'/'.join(MEMORY)}/.*{UNFINISHED}"),
+                    *root.glob(f"*/{MEMORY[0]}/.*{UNFINISHED}"),
+                ]
+            for path in left:
+                path.unlink(missing_ok=True)
+
     def drop_indexes(self, kept: Collection[Path] = ()) -> bool:
         """Remove the indexes in the home, which are made of what is stored, but for `kept`. Return whether there were
         any.
@@ -267,7 +281,7 @@ def _replace(target: Path, text: str, *, is_new: bool) -> None:
     """Write a file atomically; an existing one keeps its mode, and a new one takes the place of none."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".", suffix=".new", dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=UNFINISHED, dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(text.encode())

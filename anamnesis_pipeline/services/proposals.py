@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -126,9 +126,20 @@ class Proposals:
             projects = {project, *labels_of(project, self._store.projects.all())}
         elif self._private:
             projects = self._private.open_projects(self._store)
-        place = (after.state.value, instant(after.created_at), after.proposal_id) if after else None
-        found = self._store.proposals.page(limit, state, kind, projects, place)
-        return found if project else [each for each in found if not self._is_private(each)]
+        found: list[Proposal] = []
+        while len(found) < limit:
+            place = (after.state.value, instant(after.created_at), after.proposal_id) if after else None
+            wanted = limit - len(found)
+            page = self._store.proposals.page(wanted, state, kind, projects, place)
+            found += page if project else self.without_private(page)
+            if len(page) < wanted:
+                break
+            after = page[-1]
+        return found
+
+    def without_private(self, found: Sequence[Proposal]) -> list[Proposal]:
+        """Return those that are not private: of no private project, and without a quote of a private source."""
+        return [each for each in found if not self._is_private(each)]
 
     def find(self, text: str) -> Proposal:
         """Return the proposal whose id is or begins with `text`.
@@ -226,6 +237,7 @@ class Proposals:
         """Observe all that changed since the last run: the first step of a run. It finishes what a process that ended
         left, and opens proposals again whose topic file was changed.
         """
+        self._topics.sweep()
         for proposal in self._store.proposals.unfinished(MAX_AUTOMATIC):
             try:
                 self._write(proposal)

@@ -24,6 +24,10 @@ class TopicEdits:
         self._topics = topics
         self._machine = machine
 
+    def sweep(self) -> None:
+        """See `TopicStore.sweep`."""
+        self._topics.sweep()
+
     def change(self, proposal: Proposal, edit: TopicEdit) -> TopicChange:
         """Return what a proposal changes in a file.
 

@@ -144,7 +144,8 @@ class Change:
 class Applied:
     """What accepting did, as undoing needs it: the statuses and tags before, the id of the new record, and the file
     with the hashes of its text before and after, which are equal if it had the entry before. `machine`: of the file.
-    `is_done`: the file is written.
+    `is_done`: the file is written. `first_edits`: episodes that no client had edited before, with the hashes of their
+    content since.
     """
 
     statuses: tuple[StatusEdit, ...] = ()
@@ -155,6 +156,7 @@ class Applied:
     written: str = ""
     is_done: bool = True
     machine: str = ""
+    first_edits: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

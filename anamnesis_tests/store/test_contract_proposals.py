@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound
 from anamnesis_pipeline.model import Status
@@ -309,3 +311,63 @@ def test_observations_of_one_instant_are_all_returned(store: Store) -> None:
         after = instant(page[-1].at or NOW), page[-1].number
     assert [quote for page in pages for quote in page] == [each.quote for each in (*found, later)]
     assert store.observations.between([Signal.ERROR], ("", 0), instant(NOW), 10)[-1].quote == "error 6"
+
+
+NAMES = ("a", "b", "c", "d")
+tags = st.lists(st.sampled_from(("x", "y", "pinned")), unique=True, max_size=3).map(tuple)
+edits = st.builds(
+    lambda name, status, heir: StatusEdit(name, status, heir if status in (Status.SUPERSEDED, Status.MERGED) else None),
+    st.sampled_from(NAMES[:3]),
+    st.sampled_from((Status.SUPERSEDED, Status.MERGED, Status.ARCHIVED, Status.CHALLENGED, Status.INVALIDATED)),
+    st.just("d"),
+)
+changes = st.builds(
+    Change,
+    statuses=st.lists(edits, min_size=1, max_size=3, unique_by=lambda edit: edit.episode_id).map(tuple),
+    tags=st.dictionaries(st.sampled_from(NAMES), tags, max_size=2).map(lambda added: tuple(added.items())),
+)
+
+
+def everything(store: Store) -> dict[str, list[dict[str, Any]]]:
+    """The rows of episodes, their passages and vectors' backlog."""
+    with store.gateway.read() as tables:
+        return {
+            name: sorted(tables[name].find({}), key=str) for name in ("episodes", "passages", "pending", "messages")
+        }
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    change=changes,
+    held=st.lists(tags, min_size=4, max_size=4),
+    challenged=st.sets(st.sampled_from(NAMES)),
+    edited=st.sets(st.sampled_from(NAMES)),
+)
+def test_undoing_leaves_everything_as_it_was(
+    store: Store, change: Change, held: list[tuple[str, ...]], challenged: set[str], edited: set[str]
+) -> None:
+    for name, its in zip(NAMES, held, strict=True):
+        store.episodes.delete(name, tombstone=False)
+        say(store, name, f"we deploy on {name}", tags=its, source="log", message_ids=(f"m{name}",))
+        if name in challenged:
+            edit(store, name, status="challenged")
+        elif name in edited:
+            edit(store, name, summary=f"on {name}")
+    for number in (1, 2):
+        before, history = everything(store), store.statuses.histories(NAMES, 100)
+        made = proposal(("a", "we deploy on a"), *[("b", "deploy on b")] * (number - 1), change=change)
+        assert store.proposals.propose(replace(made, target=f"t{number}")).new == 1
+        made = store.proposals.page(1)[0]
+        assert store.proposals.accept(made.proposal_id, "Ada", NOW).state is State.ACCEPTED
+        for status_edit in change.statuses:
+            assert standing(store, status_edit.episode_id) == (status_edit.status, status_edit.successor)
+        store.proposals.undo(made.proposal_id, "Ada", NOW)
+        assert everything(store) == before
+        after = store.statuses.histories(NAMES, 100)
+        assert all(after[name][: len(rows)] == rows for name, rows in history.items())
+        for status_edit in change.statuses:
+            told = after.get(status_edit.episode_id, [])[len(history.get(status_edit.episode_id, [])) :]
+            assert [(each.former, each.status) for each in told] in (
+                [],
+                [(told[0].former, status_edit.status), (status_edit.status, told[0].former)] if told else [],
+            )

@@ -215,7 +215,7 @@ class ProposalRecords:
             )
             cause = Cause(by, f"proposal {proposal_id[:12]} ({proposal.kind}) accepted{': ' * bool(reason)}{reason}")
             _set_statuses(tables, proposal.change.statuses, cause)
-            tags = _add_tags(tables, self._native, dict(proposal.change.tags))
+            tags, first_edits = _add_tags(tables, self._native, dict(proposal.change.tags))
             if record is not None:
                 write_episodes(tables, self._native, [record])
             applied = Applied(
@@ -225,6 +225,7 @@ class ProposalRecords:
                 path,
                 is_done=proposal.change.topic is None,
                 machine=machine,
+                first_edits=first_edits,
             )
             return _store(tables, replace(proposal.decided(State.ACCEPTED, at, by, reason), applied=applied))
 
@@ -306,7 +307,7 @@ class ProposalRecords:
             cause = Cause(by, f"proposal {proposal_id[:12]} ({proposal.kind}) undone{': ' * bool(reason)}{reason}")
             set_status(tables, same, before, cause)
             links.undo(tables, [row["episode_id"] for row in same])
-            _take_tags(tables, self._native, dict(proposal.change.tags), dict(applied.tags))
+            _take_tags(tables, self._native, dict(proposal.change.tags), applied)
             if applied.record_id:
                 remove_episodes(tables, self._native, [applied.record_id])
             return _store(tables, proposal.decided(state, at, by, reason))
@@ -347,23 +348,29 @@ def _set_statuses(tables: Tables, edits: Sequence[StatusEdit], cause: Cause) -> 
 
 def _add_tags(
     tables: Tables, native: Native, added: Mapping[str, Sequence[str]]
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the tags before, by episode."""
-    held = {row["episode_id"]: tuple(row["tags"]) for row in tables["episodes"].among("episode_id", added, _TAGS)}
-    _set_tags(tables, native, {key: tuple(dict.fromkeys([*tags, *added[key]])) for key, tags in held.items()})
-    return tuple(held.items())
+) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[tuple[str, str], ...]]:
+    """Return the tags before, by episode, and the `Applied.first_edits`."""
+    rows = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", added, _TAGS)}
+    held = {key: tuple(row["tags"]) for key, row in rows.items()}
+    joined = {key: tuple(dict.fromkeys([*tags, *added[key]])) for key, tags in held.items()}
+    _set_tags(tables, native, {key: tags for key, tags in joined.items() if tags != held[key]})
+    first = [key for key, row in rows.items() if not row["edited"] and joined[key] != held[key]]
+    hashes = {row["episode_id"]: row["content_hash"] for row in tables["episodes"].among("episode_id", first, _TAGS)}
+    return tuple(held.items()), tuple(hashes.items())
 
 
-_TAGS = ("episode_id", "tags")
+_TAGS = ("episode_id", "tags", "edited", "content_hash")
 
 
-def _take_tags(
-    tables: Tables, native: Native, added: Mapping[str, Sequence[str]], before: Mapping[str, Sequence[str]]
-) -> None:
+def _take_tags(tables: Tables, native: Native, added: Mapping[str, Sequence[str]], applied: Applied) -> None:
     """Take off the tags that were added; those that came since stay."""
+    before, hashes = dict(applied.tags), dict(applied.first_edits)
     gone = {key: set(tags) - set(before.get(key, ())) for key, tags in added.items()}
-    held = {row["episode_id"]: row["tags"] for row in tables["episodes"].among("episode_id", gone, _TAGS)}
-    _set_tags(tables, native, {key: tuple(tag for tag in tags if tag not in gone[key]) for key, tags in held.items()})
+    rows = {row["episode_id"]: row for row in tables["episodes"].among("episode_id", gone, _TAGS)}
+    left = {key: tuple(tag for tag in row["tags"] if tag not in gone[key]) for key, row in rows.items()}
+    _set_tags(tables, native, {key: tags for key, tags in left.items() if tags != tuple(rows[key]["tags"])})
+    same = [key for key, row in rows.items() if row["content_hash"] == hashes.get(key)]
+    tables["episodes"].update({"episode_id": {"$in": sorted(same)}, "edited": 1}, {"edited": 0})
 
 
 def _set_tags(tables: Tables, native: Native, tags_of: Mapping[str, tuple[str, ...]]) -> None:
