@@ -14,6 +14,7 @@ from anamnesis_pipeline.search.boosts import factors_of
 from anamnesis_pipeline.search.trust import authority_of
 from anamnesis_pipeline.services.fields import parse_time
 from anamnesis_pipeline.services.wiring import effective_settings
+from anamnesis_pipeline.sidecar.routes.proposals import proposals_of
 from anamnesis_pipeline.sidecar.services import Services
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.memory_layers import layer_of
@@ -74,6 +75,9 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
     """
     store, now = services.store, datetime.now(UTC)
     text, is_whole = shown_text(episode.raw_exchange)
+    quoting = store.proposals.of_episode(episode.episode_id, MAX_EVENTS)
+    if not services.engine.private().holds(episode):
+        quoting = proposals_of(services).without_private(quoting)
     return {
         "episode": episode,
         "layer": layer_of(episode, now).value,
@@ -86,7 +90,7 @@ def view_of(services: Services, episode: Episode, hidden: frozenset[str]) -> dic
         "related": related_to(store, episode, hidden),
         "events": list(reversed(store.events.of(episode.episode_id, MAX_EVENTS))),
         "history": store.statuses.history(episode.episode_id, MAX_EVENTS)[::-1],
-        "proposals": store.proposals.of_episode(episode.episode_id, MAX_EVENTS),
+        "proposals": quoting,
         "notes": notes_of(episode),
         "metadata": [(n, _as_text(value)) for n, value in episode.metadata.items() if n not in _SHOWN_ELSEWHERE],
         "title": _texts(episode.metadata.get("title")),

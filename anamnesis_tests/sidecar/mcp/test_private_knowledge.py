@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -17,7 +18,7 @@ from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResou
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.sources.specs import DOCUMENTS
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.knowledge_model import Kind, State
+from anamnesis_pipeline.store.knowledge_model import Evidence, Kind, State
 from anamnesis_tests.sidecar.mcp.conftest import Client, Sidecar
 from anamnesis_tests.sidecar.mcp.test_private import HOOK
 from anamnesis_tests.sidecar.mcp.test_private_routes import HIDES
@@ -115,6 +116,21 @@ def test_no_route_tells_what_holds_in_private(planted: Sidecar) -> None:
         page = httpx.get(f"{planted.base}/api/proposals", params={"state": state, "limit": 200}, timeout=60).text
         assert SECRET not in page
     assert "lighthouse" in httpx.get(f"{planted.base}/api/proposals", timeout=60).text
+
+
+def test_page_of_an_open_episode_names_no_private_proposal(planted: Sidecar) -> None:
+    store = planted.services.store
+    texts = store.episodes.get(["open0", "hidden0"])
+    evidence = tuple(Evidence(name, texts[name].raw_exchange) for name in texts)
+    both = replace(
+        propose_lesson(store, "open2", OPEN), evidence=evidence, target="both", title=texts["hidden0"].raw_exchange
+    )
+    assert store.proposals.propose(both).new == 1
+    page = httpx.get(f"{planted.base}/dashboard/episodes/open0", timeout=60).text
+    assert SECRET not in page.casefold()
+    assert "Proposals that quote it" in page
+    own = httpx.get(f"{planted.base}/dashboard/episodes/hidden0", timeout=60).text
+    assert SECRET in own[own.index("Proposals that quote it") :]
 
 
 def test_hooks_and_tools_tell_nothing_of_it(planted: Sidecar) -> None:
