@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -60,9 +60,10 @@ def meets_a_lock(pid: int) -> bool:
 class Home:
     """What one `ANAMNESIS_HOME` holds, with its log folder beside it."""
 
-    def __init__(self, base: Path, store: Store | None = None) -> None:
+    def __init__(self, base: Path, store: Store | None = None, settings: Mapping[str, Any] | None = None) -> None:
         self.base, self.logs = base, base / "projects"
-        self.settings = Settings(home=base / "home", log_roots=(self.logs,), machine="box")
+        ours = {"home": base / "home", "log_roots": (self.logs,), "machine": "box"}
+        self.settings = Settings(**ours | dict(settings or {}))
         self.store = store or wiring.open_store(self.settings)
         self.archive = home_wiring.open_archive(self.settings)
         self.host = LocalHost("box")
