@@ -51,7 +51,10 @@ class TopicTraces:
         return told + ([f"{counted(unnamed, 'line')} of topic files that are private"] if unnamed else [])
 
     def drop_indexes(self, episode_ids: Collection[str]) -> bool:
-        """Remove the indexes in the home if one lists any of these episodes. Return whether it did."""
+        """Remove the indexes in the home if one lists any of these episodes, and unfinished topic files. Return whether
+        there were such indexes.
+        """
+        self._topics.sweep()
         heads = self._store.episodes.heads(sorted(episode_ids)).values()
         is_listed = any({PINNED, TOPIC} & {*head.tags} or head.kind == POINTER for head in heads)
         return is_listed and self._topics.drop_indexes()
