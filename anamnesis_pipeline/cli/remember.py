@@ -132,6 +132,7 @@ def render(body: Mapping[str, Any], *, dry_run: bool = False) -> str:
     if body["novelty"] is not None:
         lines[0] += f", novelty {body['novelty']:.2f}"
     lines += [f"replaces {printable(name)}" for name in body["replaced"]]
+    lines += [f"pinned, so challenged and not replaced: {printable(name)}" for name in body["challenged"]]
     if body["projects_alike"]:
         lines.append(one_line(f"other projects are called alike: {', '.join(body['projects_alike'])}"))
     lines += [one_line(f"much like {each['episode_id']}: {each['summary'][:100]}") for each in body["alike"]]

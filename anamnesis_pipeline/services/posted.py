@@ -64,7 +64,8 @@ def posted_body(
     """Return what was done: what it replaced, how new it is, and what says nearly the same."""
     replaced = store.episodes.superseded_by(stored.episode_id, MAX_REPLACED) if created else []
     alike = projects_alike(store, private, stored.project)
-    return _body(stored, include, short, created, replaced, novelty_of(store, private, stored), alike)
+    pinned = store.episodes.pinned_beside(stored)
+    return _body(stored, include, short, created, replaced, pinned, novelty_of(store, private, stored), alike)
 
 
 def preview_body(store: Store, engine: Engine, preview: Preview, include: Collection[str]) -> PostedOut:
@@ -72,7 +73,8 @@ def preview_body(store: Store, engine: Engine, preview: Preview, include: Collec
     episode = preview.episode
     found = novelty_of_text(store, engine, f"{episode.summary}\n{episode.raw_exchange}".strip(), episode.project)
     alike = projects_alike(store, engine.private(), episode.project)
-    return _body(episode, include, NO_IDS, preview.is_new, preview.replaced, found, alike)
+    pinned = [each for each in store.episodes.pinned_beside(episode) if each not in preview.replaced]
+    return _body(episode, include, NO_IDS, preview.is_new, preview.replaced, pinned, found, alike)
 
 
 def _body(
@@ -81,6 +83,7 @@ def _body(
     short: Mapping[str, str],
     created: bool,
     replaced: Sequence[str],
+    challenged: Sequence[str],
     novelty: Novelty,
     alike: list[str],
 ) -> PostedOut:
@@ -88,6 +91,7 @@ def _body(
         **episode_body(episode, include, short),
         "operation": ("updated" if replaced else "added") if created else "unchanged",
         "replaced": list(replaced),
+        "challenged": list(challenged),
         "novelty": None if novelty.value is None else round(novelty.value, 4),
         "alike": [
             {

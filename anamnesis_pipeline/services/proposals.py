@@ -44,6 +44,7 @@ LAST_RUN = "dream.last_run"
 POLICY = "policy"
 """Who decides where a policy does."""
 FILE_CHANGED = "its topic file was changed since it was proposed; the next dream proposes it for the present text"
+KIND_OFF = "`dream_off` names its kind; it is open again once that names it no longer"
 MAX_AUTOMATIC = 500
 """Proposals that one run accepts by policy; the next goes on."""
 SHORTEST_ID = 4
@@ -245,9 +246,7 @@ class Proposals:
                 log.warning(f"The topic file of proposal {proposal.proposal_id[:12]} is not written: {exc}")
         for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.EXPIRED):
             if proposal.reason == FILE_CHANGED:
-                renewed = self._over_present(proposal).change.topic
-                with suppress(ProposalConflict):  # another run opened it meanwhile
-                    self._store.proposals.renew(proposal.proposal_id, renewed.former if renewed else "")
+                self._renew(proposal)
         seen = observe(self._store)
         report = DreamReport(seen.observed, seen.waiting, seen.observations, started_at=datetime.now(UTC).isoformat())
         self._store.settings.set(LAST_RUN, asdict(report))
@@ -257,7 +256,9 @@ class Proposals:
         """Run one detector, unless its kind is off, and accept what the policy says. Return what the run did so far."""
         report = last_run(self._store) or DreamReport(started_at=datetime.now(UTC).isoformat())
         if detector.kind in settings.dream_off:
+            self._turn_off(detector.kind)
             return report
+        self._turn_on(detector.kind)
         name = name_of(detector)
         try:
             found = self._found(detector, embedder)
@@ -270,6 +271,23 @@ class Proposals:
                 self._accept_by_policy(detector.kind)
         self._store.settings.set(LAST_RUN, asdict(report))
         return report
+
+    def _turn_off(self, kind: Kind) -> None:
+        """Let what was proposed before its kind was turned off expire."""
+        for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.OPEN, kind):
+            with suppress(ProposalConflict):  # it was decided on meanwhile
+                self._store.proposals.close(proposal.proposal_id, State.EXPIRED, POLICY, datetime.now(UTC), KIND_OFF)
+
+    def _turn_on(self, kind: Kind) -> None:
+        """Open again what expired only because its kind was off."""
+        for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.EXPIRED, kind):
+            if proposal.reason == KIND_OFF:
+                self._renew(proposal)
+
+    def _renew(self, proposal: Proposal) -> None:
+        topic = self._over_present(proposal).change.topic
+        with suppress(ProposalConflict):  # another run opened it meanwhile
+            self._store.proposals.renew(proposal.proposal_id, topic.former if topic else "")
 
     def _found(self, detector: Detector, embedder: Embedder | None) -> Proposed:
         """Store what a detector finds, each with the present hash of the topic file that it changes."""

@@ -332,13 +332,15 @@ class AlikeOut(TypedDict):
 
 class PostedOut(EpisodeOut):
     """A posted episode. `operation`: it was `added`; `updated`: it took the place of `replaced`, former statements on
-    its subject; `unchanged`: the same was stored. `novelty`, from 0 (said before) to 1 (as far from everything in its
+    its subject; `unchanged`: the same was stored. `challenged`: pinned former statements on its subject, which stay
+    beside it with this status. `novelty`, from 0 (said before) to 1 (as far from everything in its
     project as an unrelated text); null without vectors. `alike`: what says nearly the same in its project.
     `projects_alike`: other projects that its `project` may mean, such as `acme/api` for `api`; it is in none of them.
     """
 
     operation: Literal["added", "updated", "unchanged"]
     replaced: list[str]
+    challenged: list[str]
     novelty: float | None
     alike: list[AlikeOut]
     projects_alike: list[str]

@@ -14,7 +14,7 @@ from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound, TopicR
 from anamnesis_pipeline.knowledge import dream as dream_module
 from anamnesis_pipeline.knowledge.archiving import UnneededNotes
 from anamnesis_pipeline.search.project_labels import Private
-from anamnesis_pipeline.services.proposals import FILE_CHANGED, POLICY, last_run
+from anamnesis_pipeline.services.proposals import FILE_CHANGED, KIND_OFF, POLICY, last_run
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import Tables
@@ -383,6 +383,14 @@ def test_policy_leaves_what_is_pinned_to_a_person(home: Home) -> None:
     assert kinds(dreamt(home, dream_auto=("merge",))) == ["merge"]
 
 
+def test_kind_turned_off_expires_until_it_is_on_again(home: Home) -> None:
+    fill(home)
+    assert kinds(dreamt(home)) == ["lesson", "merge", "supersede"]
+    assert kinds(dreamt(home, dream_off=("lesson", "supersede"))) == ["merge"]
+    assert {each.reason for each in home.store.proposals.page(10, State.EXPIRED)} == {KIND_OFF}
+    assert kinds(dreamt(home)) == ["lesson", "merge", "supersede"]
+
+
 def test_policy_names_kinds_that_are_undone_exactly() -> None:
     with pytest.raises(ValueError, match="'lesson' must be one of"):
         Settings(dream_auto=("lesson",))
@@ -395,6 +403,16 @@ def test_private_project_is_listed_when_it_is_named(home: Home) -> None:
     assert hidden.listed() == []
     assert hidden.waiting().open == 0
     assert kinds(hidden.listed(project="shop")) == ["lesson", "merge", "supersede"]
+
+
+def test_page_is_full_despite_private_quotes(home: Home) -> None:
+    fill(home)
+    dreamt(home)
+    proposals = proposals_of(home, Private(sources=(home.source(),)))
+    assert kinds(proposals.listed(limit=2)) == ["merge", "supersede"]
+    (first,) = proposals.listed(limit=1)
+    (second,) = proposals.listed(limit=1, after=first)
+    assert {first.kind, second.kind} == {Kind.MERGE, Kind.SUPERSEDE}
 
 
 def test_projects_are_never_compared_with_each_other(home: Home) -> None:

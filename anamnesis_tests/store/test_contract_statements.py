@@ -64,6 +64,19 @@ def test_replacing_by_name_needs_no_subject(store: Store) -> None:
     assert "third" not in holding(store)
 
 
+def test_pinned_statement_stays_challenged(store: Store) -> None:
+    state(store, "friday", 0, "deploy day", tags=("pinned",))
+    monday = episode("monday", 1, metadata=with_statement({}, Statement("deploy day")))
+    assert (store.episodes.replaced_by(monday, None), store.episodes.pinned_beside(monday)) == ([], ["friday"])
+    state(store, "monday", 1, "deploy day")
+    state(store, "tuesday", 2, "deploy day")
+    assert holding(store) == {"friday", "tuesday"}
+    (change,) = store.statuses.history("friday", 10)
+    assert (change.status, "pinned" in change.reason) == ("challenged", True)
+    state(store, "sunday", 3, replaces="friday")
+    assert successor(store, "friday") == "sunday"
+
+
 def test_what_a_person_revived_waits_for_the_next_statement(store: Store) -> None:
     state(store, "friday", 0, "deploy day")
     state(store, "monday", 1, "deploy day")

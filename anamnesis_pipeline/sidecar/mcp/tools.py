@@ -232,6 +232,9 @@ class LocalTools:
             return f"Kept already {where}"
         if done["replaced"]:
             where += f" It replaces {', '.join(map(id_label, done['replaced']))}."
+        if done["challenged"]:
+            pinned = ", ".join(map(id_label, done["challenged"]))
+            where += f" Pinned on the same subject, so challenged, not replaced: {pinned}."
         if MASKED in json.dumps(episode_body(stored, ["raw"])) and MASKED not in asked.text + asked.why:
             where += " A secret in it is masked."
         if done["alike"]:

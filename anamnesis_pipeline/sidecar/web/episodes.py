@@ -123,6 +123,7 @@ def remember(
     verb = "Kept already" if done["operation"] == "unchanged" else "Would be kept" if preview else "Kept"
     said = f"{verb} in {done['project']}"
     said += f", in place of {counted(len(done['replaced']), 'former one')}" if done["replaced"] else ""
+    said += f", beside {counted(len(done['challenged']), 'pinned one')} on its subject" if done["challenged"] else ""
     said += f", novelty {done['novelty']:.2f}" if done["novelty"] is not None else ""
     said += f"; much like: {done['alike'][0]['summary'][:100]}" if done["alike"] else ""
     return told(said if preview else f"{said}: {done['episode_id']}")

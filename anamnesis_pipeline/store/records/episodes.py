@@ -20,7 +20,13 @@ from anamnesis_pipeline.store.records.observations import drop_unfounded, forget
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.records.statuses import EDITED, STATUS_FIELDS, Cause, forget_history, set_status
-from anamnesis_pipeline.store.records.subjects import forget_subjects, note_subjects, replaced_ids, settle_statement
+from anamnesis_pipeline.store.records.subjects import (
+    forget_subjects,
+    note_subjects,
+    pinned_ids,
+    replaced_ids,
+    settle_statement,
+)
 from anamnesis_pipeline.store.statements import statement_of
 from anamnesis_pipeline.store.tables import NOT_EMPTY
 from anamnesis_pipeline.store.values import (
@@ -217,6 +223,11 @@ class EpisodeRecords:
         """
         with self._gateway.read() as tables:
             return replaced_ids(tables, storable(episode), replaces)
+
+    def pinned_beside(self, episode: Episode) -> list[str]:
+        """Return the ids of the pinned former statements that hold on its project and subject: none replaces them."""
+        with self._gateway.read() as tables:
+            return pinned_ids(tables, storable(episode))
 
     def delete(self, episode_id: str, *, tombstone: bool = True) -> bool:
         """Remove episode, passages, full-text rows and vectors of every space; the tombstone keeps the id and its

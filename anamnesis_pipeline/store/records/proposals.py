@@ -251,7 +251,7 @@ class ProposalRecords:
         return self._gateway.write(work)
 
     def renew(self, proposal_id: str, former: str) -> Proposal:
-        """Open a proposal again that expired because its topic file was changed.
+        """Open a proposal again that expired because its topic file was changed, or its kind was off.
 
         :param former: hash of the file's present text.
         """

@@ -5,13 +5,14 @@ from collections.abc import Collection, Sequence
 from anamnesis_pipeline.errors import EpisodeNotFound
 from anamnesis_pipeline.model import HOLDING, RESERVED_SOURCES, Episode, Status
 from anamnesis_pipeline.store.gateway import Row, Tables
+from anamnesis_pipeline.store.memory_layers import PINNED
 from anamnesis_pipeline.store.records.links import Regime, write_links
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.records.statuses import STATUS_FIELDS, Cause, set_status
 from anamnesis_pipeline.store.statements import statement_of, subject_key
 from anamnesis_pipeline.store.values import instant, sought
 
-_FIELDS = (*STATUS_FIELDS, "project", "timestamp")
+_FIELDS = (*STATUS_FIELDS, "project", "timestamp", "tags")
 
 
 def note_subjects(tables: Tables, written: Sequence[Episode], known: Collection[str]) -> None:
@@ -34,7 +35,8 @@ def forget_subjects(tables: Tables, episode_ids: Collection[str]) -> None:
 
 def settle_statement(tables: Tables, episode: Episode, replaces: str | None, by: str) -> None:
     """Let an episode that was just written stand for the former statements of its project and subject, and for the one
-    that it `replaces`. If a later statement of the subject is stored already, that one stands for it.
+    that it `replaces`. If a later statement of the subject is stored already, that one stands for it. A pinned former
+    statement stays, `challenged`: only a person, or `replaces`, takes its place.
 
     :raises EpisodeNotFound: there is no other episode with the id `replaces`.
     """
@@ -46,7 +48,11 @@ def settle_statement(tables: Tables, episode: Episode, replaces: str | None, by:
     cause = Cause(by, f"a newer statement on its subject: {statement_of(episode.metadata).subject}")
     own = tables["episodes"].find({"episode_id": episode.episode_id}, _FIELDS)
     newest = max([*rows, *own], key=lambda row: (row["timestamp"], row["number"]))
-    _replace(tables, [row for row in (*rows, *own) if row is not newest], newest["episode_id"], cause)
+    former = [row for row in (*rows, *own) if row is not newest]
+    _replace(tables, [row for row in former if PINNED not in row["tags"]], newest["episode_id"], cause)
+    pinned = [row for row in former if PINNED in row["tags"]]
+    doubted = {row["episode_id"]: (Status.CHALLENGED.value, None) for row in pinned}
+    set_status(tables, pinned, doubted, Cause(by, f"pinned, so it stays beside {cause.reason}"))
 
 
 def replaced_ids(tables: Tables, episode: Episode, replaces: str | None) -> list[str]:
@@ -57,7 +63,13 @@ def replaced_ids(tables: Tables, episode: Episode, replaces: str | None) -> list
     named = [row["episode_id"] for row in _named(tables, episode, replaces)] if replaces is not None else []
     rows = _of_subject(tables, episode)
     is_newest = all(row["timestamp"] <= instant(episode.timestamp) for row in rows)
-    return sorted({*named, *(row["episode_id"] for row in rows if is_newest)})
+    return sorted({*named, *(row["episode_id"] for row in rows if is_newest and PINNED not in row["tags"])})
+
+
+def pinned_ids(tables: Tables, episode: Episode) -> list[str]:
+    """Return the ids of the pinned former statements that hold on its project and subject, beside an episode."""
+    rows, at = _of_subject(tables, episode), instant(episode.timestamp)
+    return sorted(row["episode_id"] for row in rows if PINNED in row["tags"] and row["timestamp"] <= at)
 
 
 def _named(tables: Tables, episode: Episode, replaces: str) -> list[Row]:
