@@ -61,7 +61,9 @@ _NO_CLAIM = re.compile(
         | e\.g | examples? | for\ instance | such\ as | suppose | imagine | hypothetical\w* | let's | we'll
         | i'll | if | unless | optional(?:ly)? | upstream | another\ (?:repo|project)\w*
         | other\ (?:repo|project)\w* | not\ yet | yet\ to | need(?:s|ed)?\ to | want(?:s)?\ to | kein\w* | nicht
-        | ohne | gelöscht | entfernt | umbenannt | früher | wurde\w* | werden | wird | soll\w* | statt
+        | ohne | gelöscht | entfernt | umbenannt | früher | wurde\w* | soll\w* | statt
+        | (?:wird|werden)(?! [^.;]* \s (?!geschrieben|gespeichert|generiert|exportiert)
+          (?: \w+iert | ge\w{3,}(?:t|en) | (?:be|ver|er)\w+t ) \W*$ )
     )\b | n't\b | n’t\b | ~~""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -108,13 +110,22 @@ _VARIABLE = re.compile(r"(?:export\s+|\$\{?)?([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\}?(
 _VARIABLES = re.compile(
     r"\b(?:set(?:ting)?|unset|variables?|env(?:ironment)?|export(?:s|ed)?|Umgebungsvariable\w*)\b", re.IGNORECASE
 )
+_SETTING = re.compile(r"_(?:URL|URI|DSN|HOST|PORT|TOKEN|KEY|SECRET|PASSWORD|USER|PATH|DIR|TIMEOUT|TTL)$")
+"""How variables end that nothing but settings are called."""
+_CALL = re.compile(r"(?<![\w.`/:])([A-Za-z_]\w*)\(\)")
+"""A function in the text, outside of backticks."""
 _FOREIGN_VARIABLE = re.compile(
     r"(?:AWS|GITHUB|GITLAB|GH|CI|PYTHON|PYTEST|PIP|UV|NODE|NPM|HTTP|HTTPS|NO|XDG|LC|CUDA|HF|OPENAI|ANTHROPIC|CLAUDE|GOOGLE|"
     r"AZURE|DOCKER|KUBE|SSH|GIT|LD|DYLD|JAVA|CARGO|RUST|GO|POSTGRES|PG|MYSQL|REDIS|MONGO|TF|TERM|DB)_"
 )
 """Variables that libraries and programs read by themselves."""
 _PINNED = re.compile(r"(@?[A-Za-z][\w.-]*(?:/[\w.-]+)?)(?:\[[\w,-]+\])?\s?(?:==|>=|~=|\^|@\^?(?=\d))\s?v?\d[\w.*]*")
-_DEPENDS = re.compile(r"\b(?:depends on|hängt von)\s+(?:the\s+)?(?:package|library\s+)?$", re.IGNORECASE)
+_DEPENDS = re.compile(
+    r"\b(?:depends? on|häng(?:t|en) von|dépend(?:ent|ons)? de|depende[nm]? de|(?:package|library|crate|gem)"
+    r"|Pakete?s?|Bibliothek|paquet|bibliothèque|paquete|biblioteca)\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+_PACKAGE_NAMED = re.compile(r"\s+(?:package|library|crate|gem)\b", re.IGNORECASE)
 _PACKAGE = re.compile(r"@?[a-z][\w.-]*(?:/[\w.-]+)?", re.IGNORECASE)
 _RUNTIMES = frozenset(
     "python python3 node nodejs npm pnpm yarn bun deno postgres postgresql redis docker go golang rust java mysql "
@@ -212,6 +223,9 @@ def _of_clause(clause: str, sentence: str, at: int, line: int) -> Iterator[Claim
         elif span[1] is not None:
             yield from _of_command(span[1], quote, its)
             yield from _of_name(span[1], before, behind, clause, quote, its)
+    for call in _CALL.finditer(_SPAN.sub(lambda span: "`" * len(span[0]), clause)):
+        if _WORDS.search(call[1]):
+            yield Claim(ClaimKind.FUNCTION, call[1], _quote(sentence, at + call.start()), line)
     for plain in _PLAIN.finditer(_SPAN.sub(lambda span: "`" * len(span[0]), clause)):
         before, behind = clause[: plain.start()], clause[plain.end() :]
         if (path := path_of(plain[0])) and not _PRODUCES.search(before) and not _PRODUCED.search(behind):
@@ -224,7 +238,7 @@ def _of_name(code: str, before: str, behind: str, sentence: str, quote: str, lin
     called, named = _FUNCTION_SPAN.fullmatch(code), _IDENTIFIER.fullmatch(code)
     is_named = bool(_NAMED.search(before) or _NAMES.match(behind) or _DEFINED.match(behind))
     variable = _VARIABLE.fullmatch(code)
-    if variable and _VARIABLES.search(f"{_without_spans(sentence)} {code}"):
+    if variable and (_SETTING.search(code) or _VARIABLES.search(f"{_without_spans(sentence)} {code}")):
         if not _FOREIGN_VARIABLE.match(variable[1]):
             yield Claim(ClaimKind.VARIABLE, variable[1], quote, line)
     elif (called or (named and (is_named or "." in code))) and not code.isupper():
@@ -235,7 +249,11 @@ def _of_name(code: str, before: str, behind: str, sentence: str, quote: str, lin
     elif pinned := _PINNED.fullmatch(code):
         if pinned[1].lower() not in _RUNTIMES and ("/" not in pinned[1] or pinned[1].startswith("@")):
             yield Claim(ClaimKind.DEPENDENCY, pinned[1], quote, line)
-    elif _DEPENDS.search(before) and _PACKAGE.fullmatch(code) and code.lower() not in _RUNTIMES:
+    elif (
+        (_DEPENDS.search(before) or _PACKAGE_NAMED.match(behind))
+        and _PACKAGE.fullmatch(code)
+        and code.lower() not in _RUNTIMES
+    ):
         yield Claim(ClaimKind.DEPENDENCY, code, quote, line)
 
 

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, Near
 from anamnesis_pipeline.knowledge.observing import CLAUDE
+from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, opposes
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
-from anamnesis_pipeline.knowledge.wording import REASONS
+from anamnesis_pipeline.knowledge.wording import REASONS, WORK
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -26,6 +27,10 @@ AKIN = 0.55
 """Least cosine of two statements on the same subject."""
 TAKEN_UP = 0.35
 """Both, where the newer one wants what the older one turned down."""
+SAME_THING = 0.9
+"""Least sum of both for what is opposed: few shared words need a near meaning, and models know few languages."""
+SAME_WORDS = 0.7
+"""The same where it is opposed in the words of the older one."""
 OLD = timedelta(days=30)
 """Age from which on a statement is doubted when something newer speaks against it."""
 TITLE_CHARS = 100
@@ -33,6 +38,8 @@ _REMOVES = re.compile(
     r"\b(?:remove|delete|drop|get rid|clean up|entferne|lösche|quita|borra|supprime)\b", re.IGNORECASE
 )
 """A request to remove something states nothing of it."""
+_WANTED = frozenset({"decision", "preference"})
+"""Types of notes that say how somebody wants it."""
 _SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION, Signal.REQUEST)
 
 
@@ -69,7 +76,7 @@ class Contradictions:
         """Yield one for each older statement that a person contradicts."""
         for of in memory.holding(fresh):
             is_removal = of.signal is Signal.REQUEST and _REMOVES.search(of.quote) is not None
-            if of.key == CLAUDE or of.answer or REASONS.search(of.quote) or is_removal:
+            if not _is_bare(of) or is_removal:
                 continue
             near = memory.statements(of.project).near(
                 of, [Signal.TOPIC, Signal.NOTE, Signal.DECISION, Signal.PREFERENCE]
@@ -79,7 +86,9 @@ class Contradictions:
                 is_before = older.at is not None and of.at is not None and older.at < of.at
                 if not is_before or older.session_id == of.session_id != "" or older.key == CLAUDE:
                     continue
-                if why := _conflict(older, of, each):
+                if _is_plain(older) and not WORK.match(of.quote):
+                    continue  # that is a doubt
+                if why := _opposition(older, of, each):
                     change = Change(
                         tuple(StatusEdit(name, Status.CHALLENGED) for name in sorted({older.episode_id, of.episode_id}))
                     )
@@ -91,19 +100,50 @@ class Doubts:
     """An old note that what was said or done later speaks against."""
 
     kind = Kind.DOUBT
-    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION)
+    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION, Signal.REQUEST)
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
-        """Yield one for each old note."""
+        """Yield one for each old note. What only asks for work speaks against none, and what a person decided is for
+        a contradiction.
+        """
         for of in memory.holding(fresh):
+            if of.signal is Signal.REQUEST and WORK.match(of.quote):
+                continue
             for near in memory.statements(of.project).near(of, [Signal.NOTE, Signal.TOPIC]):
                 older = near.observation
                 is_old = older.at is not None and of.at is not None and of.at - older.at >= OLD
-                if is_old and (why := _conflict(older, of, near)):
+                is_wanted = not _is_plain(older) and (_is_bare(of) or _is_asked_for(of, older, memory))
+                if is_old and not is_wanted and (why := _opposition(older, of, near)):
                     change = Change((StatusEdit(older.episode_id, Status.CHALLENGED),))
                     yield _proposal(self.kind, older, of, change, near, memory, "doubts", why)
                     break
+
+
+def _is_bare(of: Observation) -> bool:
+    """Return whether a person says it without a reason."""
+    return of.key != CLAUDE and not of.answer and REASONS.search(of.quote) is None
+
+
+def _is_plain(older: Observation) -> bool:
+    """Return whether a note says how something is, and not how somebody wants it."""
+    return older.signal is Signal.NOTE and older.key not in _WANTED
+
+
+def _is_asked_for(of: Observation, older: Observation, memory: Memory) -> bool:
+    """Return whether a person of the same session said so before Claude did."""
+    near = memory.statements(of.project).near(older, _SAID) if of.key == CLAUDE else ()
+    asked = [each.claim for each in near if each.observation.session_id == of.session_id]
+    return any(opposes(claim_of(older.quote), claim) for claim in asked)
+
+
+def _opposition(older: Observation, newer: Observation, near: Near) -> str:
+    """Return why the newer one speaks against the older one on the same subject; empty: it does not."""
+    why = "" if older.quote.startswith("#") else opposes(claim_of(older.quote), claim_of(newer.quote))
+    is_worded = why in {ASKS, DENIES} or why.startswith(TAKES_UP)
+    least, both = (TAKEN_UP, SAME_WORDS) if is_worded else (SHARED, SAME_THING)
+    akin = near.shared if near.cosine is None else near.cosine
+    return why if near.shared >= least and near.shared + akin >= both else ""
 
 
 def _conflict(older: Observation, newer: Observation, near: Near) -> str:

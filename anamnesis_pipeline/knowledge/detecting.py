@@ -33,6 +33,7 @@ STATED = (
     Signal.FACT,
     Signal.CORRECTION,
     Signal.CHANGE,
+    Signal.REQUEST,
 )
 """Signals of what states something."""
 

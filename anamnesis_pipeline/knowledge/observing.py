@@ -32,7 +32,7 @@ from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 5
+RULES = 6
 """Number of these rules; raised when they change, so that everything is observed again."""
 NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400
@@ -55,6 +55,10 @@ LOGS = re.compile(r"\b(?:docker|kubectl|podman|journalctl|systemctl status|gh ru
 _EDITS = re.compile(r"(?:Multi|Notebook)?Edit\n|Write\n|str_replace\w*\n")
 _EDITED = re.compile(r"^(?:file_path|notebook_path|path): [^\n]+", re.MULTILINE)
 _AMOUNT = re.compile(r"\d")
+_SELF = re.compile(
+    r"\b(?:i|i['’]\w+|me|my|we|let|you|your|ich|wir|du|sie|je|nous|vous|yo|nosotros)\b|[^.]$", re.IGNORECASE
+)
+"""A sentence about who speaks or listens, or no whole one, tells of no state."""
 _NAME = re.compile(r"[\w./:-]{5,}")
 _MESSAGE = re.compile(r"-\w*m|--message.*")
 """The option after which a commit's message follows."""
@@ -164,11 +168,11 @@ def _told_by_claude(said: Utterance) -> Iterator[Observation]:
             continue
         if IDLE.search(sentence) or NARRATES.match(sentence):
             continue
-        is_state = len(sentence) <= MAX_REQUEST_CHARS and _AMOUNT.search(sentence)
-        if (CHANGES.search(sentence) or is_state) and is_prose(sentence):
-            yield _said(Signal.CHANGE, sentence, said, key=CLAUDE)
-        elif DECIDES.search(sentence) and REASONS.search(sentence) and is_prose(sentence):
+        is_state = len(sentence) <= MAX_REQUEST_CHARS and (_AMOUNT.search(sentence) or not _SELF.search(sentence))
+        if DECIDES.search(sentence) and REASONS.search(sentence) and is_prose(sentence):
             yield _said(Signal.DECISION, sentence, said, sentence, key=CLAUDE)
+        elif (CHANGES.search(sentence) or is_state) and is_prose(sentence):
+            yield _said(Signal.CHANGE, sentence, said, key=CLAUDE)
 
 
 def _said(signal: Signal, quote: str, said: Utterance, reason: str = "", key: str = "") -> Observation:

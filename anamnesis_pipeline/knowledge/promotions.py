@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, Near, quoted, sessions_in
 from anamnesis_pipeline.knowledge.observing import CLAUDE
-from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
+from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts
 from anamnesis_pipeline.knowledge.topic_files import LESSONS
-from anamnesis_pipeline.knowledge.wording import CHANGES, CORRECTION, DECLARES, ORDERS, REASONS
+from anamnesis_pipeline.knowledge.wording import CHANGES, CORRECTION, DECLARES, ORDERS, REASONS, TROUBLE, WORK
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Kind,
@@ -33,6 +33,7 @@ STALE = timedelta(days=60)
 """A topic's age from which on sessions that extend its subject make it stale."""
 EXTENDS = 0.35
 MIN_EXTENSIONS, MAX_EXTENSIONS = 2, 6
+MIN_SHARED = 2
 TOPIC_TAG = "topic"
 TITLE_CHARS = 100
 TOPICS = {
@@ -137,14 +138,25 @@ class StaleTopics:
             for near in memory.statements(topic.project).near(said, self.signals):
                 of = near.observation
                 is_since = topic.at is not None and of.at is not None and of.at - topic.at >= STALE
-                if is_since and (near.shared >= EXTENDS or not named.isdisjoint(near.claim.stems)):
+                is_about = near.shared >= EXTENDS or not named.isdisjoint(near.claim.stems)
+                if is_since and is_about and _adds(near, claim_of(said.quote)):
                     found[of.number] = of
         return [found[number] for number in sorted(found)][-MAX_EXTENSIONS:]
 
 
 def _extends(of: Observation) -> bool:
-    """Return whether it says how something is now, not only asked for or measured."""
-    return of.signal is not Signal.REQUEST and (of.signal is not Signal.CHANGE or CHANGES.search(of.quote) is not None)
+    """Return whether it says how something is or has to be: it asks for no work alone, and reports no trouble."""
+    return not (of.signal is Signal.REQUEST and WORK.match(of.quote)) and TROUBLE.search(of.quote) is None
+
+
+def _adds(near: Near, said: Claim) -> bool:
+    """Return whether it says more than a sentence of the topic; what Claude tells has to be about several of its words,
+    unless it says that something changed.
+    """
+    of, claim = near.observation, near.claim
+    is_close = of.key != CLAUDE or len(claim.stems & said.stems) >= MIN_SHARED or CHANGES.search(of.quote) is not None
+    is_more = not (claim.stems <= said.stems and claim.numbers <= said.numbers and claim.values <= said.values)
+    return is_close and is_more
 
 
 def _says(near: Near) -> bool:
@@ -154,7 +166,8 @@ def _says(near: Near) -> bool:
 def _wants_same(of: Observation, near: Near) -> bool:
     is_worded = near.shared >= AGAIN_SHARED and near.alike >= AGAIN_ALIKE
     is_akin = is_worded or (near.cosine is not None and near.cosine >= AGAIN)
-    return is_akin and near.observation.session_id != of.session_id and not conflicts(near.claim, claim_of(of.quote))
+    claim, is_other = claim_of(of.quote), near.observation.session_id != of.session_id
+    return is_akin and is_other and near.claim.numbers == claim.numbers and not conflicts(near.claim, claim)
 
 
 def _entry(

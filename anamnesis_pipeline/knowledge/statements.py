@@ -39,7 +39,7 @@ _VALUES = (
 """Words that exclude each other."""
 _UNTOLD = (STOP_WORDS - {"us"}) | _FILLING
 _IDENTIFIER = re.compile(r"\d|[_./]|\w-\w")
-_LETTER = re.compile(r"[B-Z]")
+_LETTER = re.compile(r"[B-HJ-Z]")
 """A letter that names one of several, as in `node B`."""
 _EXCLUSIVE = frozenset().union(*_VALUES)
 _PREPOSITIONS = frozenset(
@@ -131,6 +131,8 @@ def _stem(word: str) -> str:
     for ending in ("ations", "ation", "ments", "ment", "ings", "ing", "ies", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
+            if ending in {"ings", "ing", "ed"} and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
             break
     return word.rstrip("e")[:STEM]
 

@@ -148,4 +148,35 @@ ORDERS = re.compile(
     _I,
 )
 """A sentence that asks for work states nothing."""
+GONE = re.compile(
+    r"((?:[\w+#./-]+\s+){1,4}?)(?:(?:is|are|was|were|(?:has|have) been|got|ist|sind|wurden?|est|sont|a été|fue|está)\s+"
+    r"(?:now\s+)?(?:gone|removed|deleted|cancell?ed|closed|retired|dead|switched off|turned off|shut down|dropped"
+    r"|decommissioned|discontinued|abgeschaltet|entfernt|gelöscht|gekündigt|weg|supprimée?s?|arrêtée?s?"
+    r"|eliminad[oa]s?)|left (?:us|the (?:company|team))|(?:no longer|doesn['’]t|does not) exists?|n['’]existe plus"
+    r"|ya no existe)\b",
+    _I,
+)
+"""What is there no longer, and the words for that."""
+DENIED_NUMBER = re.compile(
+    r"\b(?:not|no longer|instead of|rather than|nicht(?: mehr)?|statt|ya no|en vez de|et pas|plus|au lieu de)\s+"
+    r"((?:[\w+#./-]+\s+){0,2}?\d[\w.,]*)",
+    _I,
+)
+"""A number that is turned down."""
+COPULAS = re.compile(r"is|are|ist|sind|es|son|est|sont", _I)
+USES = re.compile(r"uses?|using|nimm|nutze|verwende|utilise[rz]?|usa[rd]?|usamos|usen", _I)
+WORK = re.compile(
+    rf"{ORDERS.pattern}|^(?!the\b|we\b|our\b|all\b|each\b|der\b|die\b|das\b|le\b|la\b|les\b|el\b|los\b|las\b)[\w-]+"
+    r" (?:the|an?|this|that|these|those|all|it|me|us|my|our|every|each|any|some|den|die|das|eine?n?|le|la|les|une?|el"
+    r"|los|las)\b",
+    _I,
+)
+"""A sentence that asks for work by its form: a verb, and at once its object."""
+TROUBLE = re.compile(
+    r"\b(?:fail(?:s|ed|ing)?|broken?|breaks|missing|crash(?:es|ed)?|errors?|bugs?|slow|stuck|hangs?|wrong|down"
+    r"|(?:n['’]t|not) (?:work|load|start|open|find)\w*|schlägt fehl|fehlt|fehler\w*|kaputt|abgestürzt|langsam|falla"
+    r"|falta|roto|lent[oa]?|échou\w*|manque|cassée?)\b",
+    _I,
+)
+"""Something is wrong at present; that does not say how it is meant to be."""
 WE = re.compile(r"^(?:we|wir|nous|on|nosotr[oa]s)\b", _I)

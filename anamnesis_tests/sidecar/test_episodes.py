@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 from anamnesis_pipeline.sidecar.bulk import MAX_EPISODE_BYTES
 from anamnesis_tests.sidecar.conftest import Post, TestServices, problem
 
-POSTED = ("operation", "replaced", "novelty", "alike", "projects_alike")
+POSTED = ("operation", "replaced", "challenged", "novelty", "alike", "projects_alike")
 """Fields of the answer to a post alone."""
 DRAFT = {"summary": "Webhook retries charged twice", "instance": "mac", "project": "acme"}
 
@@ -41,6 +41,7 @@ def test_posted_episode_comes_back_without_text_and_vectors(client: TestClient) 
         "metadata": {},
         "operation": "added",
         "replaced": [],
+        "challenged": [],
         "novelty": 1.0,
         "alike": [],
         "projects_alike": [],

@@ -1,0 +1,106 @@
+"""Does a later sentence speak against an older one? In more ways than two notes on one subject conflict: what the older
+one names has ended, its number is turned down, it is denied, or something else stands in the same place. Pure.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts, stems_of
+from anamnesis_pipeline.knowledge.wording import CONSEQUENCES, COPULAS, DENIED_NUMBER, GONE, USES
+
+NAMED_BY = 2
+"""Least stems by which two sentences name the same thing."""
+DENIES, ASKS, TAKES_UP = "denies the same", "asks for the same", "takes up"
+_WORD = re.compile(r"[^\W_][\w+#.-]*[\w+#]|[^\W_]", re.UNICODE)
+_NUMBER = re.compile(r"v?\d[\d.,:_]*")
+_NAME = re.compile(r".*(?:[A-Z]|\d|[+#._/-]\w).*")
+"""A word that is a name: it has a capital letter, a digit, or a sign inside."""
+_CLAUSES = re.compile(r"[;:,]\s+(?:(?:and|but|so|und|y|et)\s)?\s*")
+_AT = re.compile(
+    r"at|on|to|in|by|with|via|from|under|bei|auf|im|mit|über|von|unter|en|sur|à|dans|avec|par|sous|con|por|bajo", re.I
+)
+_ENDED_BY = 3
+"""Words before the verb that tell what ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a sentence says of a thing: a name, with its number, behind `slot`; `named`: stems of the thing."""
+
+    slot: str
+    named: frozenset[str]
+    value: tuple[str, ...]
+
+
+def opposes(older: Claim, newer: Claim) -> str:
+    """Return why a newer sentence on the same subject speaks against an older one; empty: it does not."""
+    why = conflicts(older, newer)
+    if why.startswith(TAKES_UP) and not older.rejected <= _stems(CONSEQUENCES.sub("", newer.text)):
+        why = ""  # only a part of what was turned down, or as a condition
+    return why or _ended(older, newer) or _denied_number(older, newer) or _denied(older, newer) or _moved(older, newer)
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(stems_of(_WORD.findall(text.lower())))
+
+
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(found.rstrip(".,:") for found in _NUMBER.findall(text))
+
+
+def _ended(older: Claim, newer: Claim) -> str:
+    """Return what the older one names and the newer one says is gone."""
+    for found in GONE.finditer(newer.text):
+        named = " ".join(found[1].split()[-_ENDED_BY:])
+        gone, numbers = _stems(named), _numbers(named)
+        if (gone or numbers) and gone <= older.stems and numbers <= _numbers(older.text):
+            return f"{named} ended"
+    return ""
+
+
+def _denied_number(older: Claim, newer: Claim) -> str:
+    """Return the older one's number, if the newer one turns it down for another."""
+    for found in DENIED_NUMBER.finditer(newer.text):
+        if (denied := _numbers(found[1])) and denied <= _numbers(older.text) and denied < _numbers(newer.text):
+            return f"turns down {found[1]}"
+    return ""
+
+
+def _denied(older: Claim, newer: Claim) -> str:
+    """Return what one of both denies and the other says, in the same words."""
+    clauses = [*map(claim_of, _CLAUSES.split(newer.text)), newer]
+    for said in map(claim_of, _CLAUSES.split(older.text)):
+        same = (each for each in clauses if said.stems <= _stems(CONSEQUENCES.sub("", each.text)))
+        first = next(same, None) if len(said.stems) >= NAMED_BY else None
+        if first is not None and first.is_negative != said.is_negative:
+            return DENIES if first.is_negative else ASKS
+    return ""
+
+
+def _moved(older: Claim, newer: Claim) -> str:
+    """Return two names, if both say of the same thing what it is, where it is or what it is done with."""
+    for before in _places(older.text):
+        for after in _places(newer.text):
+            is_same = before.slot == after.slot and before.named <= after.named and len(before.named) >= NAMED_BY
+            words = [set(map(str.lower, _WORD.findall(each.text))) for each in (newer, older)]
+            is_other = not words[0].issuperset(map(str.lower, before.value))
+            if is_same and is_other and not words[1].issuperset(map(str.lower, after.value)):
+                return f"{' '.join(before.value)} and {' '.join(after.value)}"
+    return ""
+
+
+def _places(text: str) -> Iterator[_Place]:
+    """Yield what a sentence says of a thing by a name: behind the verb, a preposition, or `use`."""
+    words = _WORD.findall(text)
+    for at, word in enumerate(words):
+        is_use, is_copula = USES.fullmatch(word) is not None, COPULAS.fullmatch(word) is not None
+        within = at + (2 if is_use else 4)  # what is used has a name without an article
+        behind = [place for place in range(at + 1, min(within, len(words))) if stems_of([words[place].lower()])][:1]
+        if not behind or not (is_use or is_copula or _AT.fullmatch(word)):
+            continue
+        value = tuple(words[behind[0] : behind[0] + 1 + (_NUMBER.match(" ".join(words[behind[0] + 1 :])) is not None)])
+        thing = words[behind[0] + 1 :] if is_use else words[:at]
+        if is_use or _NAME.fullmatch(value[0]):
+            slot = "use" if is_use else "is" if is_copula else "at"
+            yield _Place(slot, _stems(" ".join(thing)), value)
