@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, Near
 from anamnesis_pipeline.knowledge.observing import CLAUDE
-from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, opposes
+from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, lacks, opposes
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
 from anamnesis_pipeline.knowledge.wording import REASONS, WORK
 from anamnesis_pipeline.model import Status
@@ -100,7 +100,7 @@ class Doubts:
     """An old note that what was said or done later speaks against."""
 
     kind = Kind.DOUBT
-    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION, Signal.REQUEST)
+    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION, Signal.REQUEST, Signal.ERROR)
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
@@ -139,6 +139,8 @@ def _is_asked_for(of: Observation, older: Observation, memory: Memory) -> bool:
 
 def _opposition(older: Observation, newer: Observation, near: Near) -> str:
     """Return why the newer one speaks against the older one on the same subject; empty: it does not."""
+    if newer.signal is Signal.ERROR:
+        return "" if newer.answer else lacks(older.quote, newer.quote)
     why = "" if older.quote.startswith("#") else opposes(claim_of(older.quote), claim_of(newer.quote))
     is_worded = why in {ASKS, DENIES} or why.startswith(TAKES_UP)
     least, both = (TAKEN_UP, SAME_WORDS) if is_worded else (SHARED, SAME_THING)

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts, stems_of
-from anamnesis_pipeline.knowledge.wording import CONSEQUENCES, COPULAS, DENIED_NUMBER, GONE, USES
+from anamnesis_pipeline.knowledge.wording import (
+    BECAUSE,
+    CEASED,
+    CONSEQUENCES,
+    COPULAS,
+    DENIED_NUMBER,
+    GONE,
+    LACKS,
+    USES,
+)
 
 NAMED_BY = 2
 """Least stems by which two sentences name the same thing."""
@@ -16,6 +25,9 @@ _WORD = re.compile(r"[^\W_][\w+#.-]*[\w+#]|[^\W_]", re.UNICODE)
 _NUMBER = re.compile(r"v?\d[\d.,:_]*")
 _NAME = re.compile(r".*(?:[A-Z]|\d|[+#._/-]\w).*")
 """A word that is a name: it has a capital letter, a digit, or a sign inside."""
+_NAMED = re.compile(r"['\"`]([\w:.-]+)['\"`]|(?<![\w/.-])([A-Za-z]\w*(?:[.-]\w+)+)(?![\w/])")
+MIN_NAME = 4
+"""Characters of a name that an error and a statement have by no chance."""
 _CLAUSES = re.compile(r"[;:,]\s+(?:(?:and|but|so|und|y|et)\s)?\s*")
 _AT = re.compile(
     r"at|on|to|in|by|with|via|from|under|bei|auf|im|mit|über|von|unter|en|sur|à|dans|avec|par|sous|con|por|bajo", re.I
@@ -35,10 +47,21 @@ class _Place:
 
 def opposes(older: Claim, newer: Claim) -> str:
     """Return why a newer sentence on the same subject speaks against an older one; empty: it does not."""
-    why = conflicts(older, newer)
+    why = conflicts(older, newer) or conflicts(older, claim_of(BECAUSE.sub("", newer.text)))
     if why.startswith(TAKES_UP) and not older.rejected <= _stems(CONSEQUENCES.sub("", newer.text)):
         why = ""  # only a part of what was turned down, or as a condition
-    return why or _ended(older, newer) or _denied_number(older, newer) or _denied(older, newer) or _moved(older, newer)
+    for rule in (_ended, _ceased, _denied_number, _denied, _moved):
+        why = why or rule(older, newer)
+    return why
+
+
+def lacks(statement: str, error: str) -> str:
+    """Return the thing that a statement names and an error says is not there; empty: there is none. Files count not:
+    a command may run in another folder.
+    """
+    named = {found.strip(".:") for pair in _NAMED.findall(error) for found in pair} if LACKS.search(error) else ()
+    told = {word.strip(".:") for word in re.findall(r"[\w.-]+|[\w.:-]+", statement)}
+    return f"{min(found)} is not there" if (found := {each for each in named if len(each) >= MIN_NAME} & told) else ""
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -56,6 +79,17 @@ def _ended(older: Claim, newer: Claim) -> str:
         gone, numbers = _stems(named), _numbers(named)
         if (gone or numbers) and gone <= older.stems and numbers <= _numbers(older.text):
             return f"{named} ended"
+    return ""
+
+
+def _ceased(older: Claim, newer: Claim) -> str:
+    """Return the name in the older one with which the newer one says that the same is no longer done."""
+    names = {word for word in _WORD.findall(older.text)[1:] if _NAME.fullmatch(word)}
+    for clause in _CLAUSES.split(newer.text) if names and CEASED.search(newer.text) else ():
+        shared = _stems(clause) & older.stems
+        kept = [name for name in names if _stems(name) and _stems(name) <= shared]
+        if CEASED.search(clause) and kept and len(shared) >= NAMED_BY:
+            return f"no longer {min(kept)}"
     return ""
 
 

@@ -16,7 +16,8 @@ STEM = 6
 _WORD = re.compile(r"[^\W_][\w+#.-]*[\w+#]|[^\W_]", re.UNICODE)
 _NUMBER = re.compile(r"v?\d[\d.,:_]*(?:ms|s|m|h|d|k|kb|mb|gb|px|%)?")
 _FILLING = frozenset(
-    """use uses used using always never please prefer want wants like need needs make makes made keep keeps should must
+    """le du de au aux se sa ce ses cette qui que ne pas plus fait sur sous il elle ils soll sollen sollte
+    use uses used using always never please prefer want wants like need needs make makes made keep keeps should must
     can will don doesn didn isn aren won wouldn shouldn let lets go going new now also really well way thing
     things note remember mind decided decide decision agreed switch switched switching move moved moving change
     changed changes instead rather only still longer anymore any more every ok okay yes no nope actually back

@@ -60,7 +60,8 @@ NARRATES = re.compile(
 """Claude tells what it is doing or has done in this session."""
 REASONS = re.compile(
     r"\b(?:because|since (?!\w+ (?:\d|january|february|march|april|may|june|july|august|september|october|november))"
-    r"|so that|otherwise|in order to|due to|as (?:it|they|we|the|\w+ (?:exports?|needs?|has|have|is|are|does))|reason"
+    r"|so that|otherwise|in order to|due to"
+    r"|as (?!(?:it is|they are)(?:\W|$))(?:it|they|we|the|\w+ (?:exports?|needs?|has|have|is|are|does))|reason"
     r"|to (?:avoid|keep|prevent|reduce|make sure)|turned out|thanks to|would (?:have|break|need)"
     r"|asked for (?:it|that|this)|weil|damit|denn|sonst|wegen|porque|para que|ya que|debido a|parce que|car|afin de)\b",
     _I,
@@ -112,7 +113,7 @@ REJECTED = re.compile(
     _I,
 )
 """What is turned down, and what by."""
-BECAUSE = re.compile(r"\b(?:because|since|so that|weil|denn|damit|porque|ya que|parce que|car)\b.*", _I)
+BECAUSE = re.compile(r"\b(?:because|since|so that|weil|denn|damit|porque|ya que|parce que|car)\b[^,;]*", _I)
 """The reason of a sentence."""
 CONSEQUENCES = re.compile(
     r"\b(?:or|otherwise|else|so that|because|since|if|when|until|unless|oder|sonst|weil|wenn|porque|si|sinon)\b.*", _I
@@ -163,6 +164,15 @@ DENIED_NUMBER = re.compile(
     _I,
 )
 """A number that is turned down."""
+CEASED = re.compile(
+    r"\b(?:no longer|not any ?more|any ?more|stopped|stop|gave up|nicht mehr|ya no|dejamos de|n(?:e |['’])\w+ plus)\b",
+    _I,
+)
+"""Something is no longer done."""
+LACKS = re.compile(
+    r"\b(?:do(?:es)?(?:n['’]t| not) exist|no such|not found|could not resolve|unknown|no rule to make target)\b", _I
+)
+"""An error says that something is not there."""
 COPULAS = re.compile(r"is|are|ist|sind|es|son|est|sont", _I)
 USES = re.compile(r"uses?|using|nimm|nutze|verwende|utilise[rz]?|usa[rd]?|usamos|usen", _I)
 WORK = re.compile(
@@ -173,7 +183,8 @@ WORK = re.compile(
 )
 """A sentence that asks for work by its form: a verb, and at once its object."""
 TROUBLE = re.compile(
-    r"\b(?:fail(?:s|ed|ing)?|broken?|breaks|missing|crash(?:es|ed)?|errors?|bugs?|slow|stuck|hangs?|wrong|down"
+    r"\b(?:fail(?:s|ing)?|(?<=\w )failed|broken?|breaks|missing|crash(?:es|ed)?|errors?|bugs?|slow|stuck|hangs?"
+    r"|wrong|down"
     r"|(?:n['’]t|not) (?:work|load|start|open|find)\w*|schlägt fehl|fehlt|fehler\w*|kaputt|abgestürzt|langsam|falla"
     r"|falta|roto|lent[oa]?|échou\w*|manque|cassée?)\b",
     _I,

@@ -348,6 +348,25 @@ def test_text_of_private_source_becomes_no_open_note(home: Home) -> None:
     assert proposals_of(home).accept(procedure.proposal_id, "Ada").state is State.ACCEPTED
 
 
+@pytest.mark.parametrize(
+    ("type", "who", "said", "expected"),
+    [
+        ("fact", "user", "the nightly import runs on port 6543 now, not on 5433", ["doubt"]),
+        ("fact", "assistant", "The nightly import runs on port 6543, no longer on 5433.", ["doubt"]),
+        ("decision", "user", "the nightly import runs on port 6543 now, not on 5433", ["contradiction"]),
+        ("fact", "user", "the nightly import on port 5433 took an hour", []),
+        ("fact", "user", "should the nightly import run on port 6543 instead of 5433?", []),
+    ],
+)
+def test_old_note_is_spoken_against(home: Home, type: str, who: str, said: str, expected: list[str]) -> None:
+    post(home, "The nightly import runs on port 5433", 1, type=type, timestamp=DAY - timedelta(days=60))
+    home.write(
+        [record("user", "hello there", 1, SESSION), record(who, said, 2, SESSION)], f"-code-shop/{SESSION}.jsonl"
+    )
+    home.ingest()
+    assert kinds(dreamt(home, dream_off=("archive",))) == expected
+
+
 def test_old_note_is_archived_when_it_is_hardly_retained(home: Home) -> None:
     posted = post(home, "Ordered pizza while it ran", 1, type="note", timestamp=datetime.now(UTC) - timedelta(days=80))
     assert dreamt(home) == []
