@@ -30,6 +30,9 @@ _FILLING = frozenset(
 """Words that say nothing of the subject."""
 _VALUES = (
     frozenset("monday tuesday wednesday thursday friday saturday sunday weekend weekday".split()),
+    frozenset("montag dienstag mittwoch donnerstag freitag samstag sonntag wochenende".split()),
+    frozenset("lunes martes miércoles jueves viernes sábado domingo".split()),
+    frozenset("lundi mardi mercredi jeudi vendredi samedi dimanche".split()),
     frozenset("january february march april may june july august september october november december".split()),
     frozenset("true false on off enabled disabled yes".split()),
     frozenset("tabs spaces".split()),
@@ -126,7 +129,25 @@ def stems_of(words: Iterable[str]) -> list[str]:
     ]
 
 
+_IRREGULAR = {
+    word: verb
+    for verb, words in (
+        ("build", "built"),
+        ("choose", "chose chosen"),
+        ("hold", "held"),
+        ("pay", "paid"),
+        ("send", "sent"),
+        ("show", "shown"),
+        ("take", "took taken"),
+        ("write", "wrote written"),
+    )
+    for word in words.split()
+}
+"""Form of a verb -> the verb."""
+
+
 def _stem(word: str) -> str:
+    word = _IRREGULAR.get(word, word)
     if _IDENTIFIER.search(word):
         return word
     for ending in ("ations", "ation", "ments", "ment", "ings", "ing", "ies", "ed", "es", "s", "ly"):
