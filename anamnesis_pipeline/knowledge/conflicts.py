@@ -100,7 +100,7 @@ class Doubts:
     """An old note that what was said or done later speaks against."""
 
     kind = Kind.DOUBT
-    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION, Signal.REQUEST, Signal.ERROR)
+    signals = (Signal.FACT, Signal.CHANGE, Signal.DECISION, Signal.REQUEST, Signal.CORRECTION, Signal.ERROR)
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:

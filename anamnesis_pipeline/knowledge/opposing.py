@@ -32,6 +32,7 @@ _CLAUSES = re.compile(r"[;:,]\s+(?:(?:and|but|so|und|y|et)\s)?\s*")
 _AT = re.compile(
     r"at|on|to|in|by|with|via|from|under|bei|auf|im|mit|über|von|unter|en|sur|à|dans|avec|par|sous|con|por|bajo", re.I
 )
+_IF = re.compile(r"\b(?:if|when|unless|until|while|wenn|falls|bis|si|cuando|quand)\b", re.I)
 _ENDED_BY = 3
 """Words before the verb that tell what ended."""
 
@@ -48,7 +49,7 @@ class _Place:
 def opposes(older: Claim, newer: Claim) -> str:
     """Return why a newer sentence on the same subject speaks against an older one; empty: it does not."""
     why = conflicts(older, newer) or conflicts(older, claim_of(BECAUSE.sub("", newer.text)))
-    if why.startswith(TAKES_UP) and not older.rejected <= _stems(CONSEQUENCES.sub("", newer.text)):
+    if why.startswith(TAKES_UP) and not older.rejected & older.stems <= _stems(CONSEQUENCES.sub("", newer.text)):
         why = ""  # only a part of what was turned down, or as a condition
     for rule in (_ended, _ceased, _denied_number, _denied, _moved):
         why = why or rule(older, newer)
@@ -105,8 +106,9 @@ def _denied(older: Claim, newer: Claim) -> str:
     """Return what one of both denies and the other says, in the same words."""
     clauses = [*map(claim_of, _CLAUSES.split(newer.text)), newer]
     for said in map(claim_of, _CLAUSES.split(older.text)):
-        same = (each for each in clauses if said.stems <= _stems(CONSEQUENCES.sub("", each.text)))
-        first = next(same, None) if len(said.stems) >= NAMED_BY else None
+        words = said.stems if _IF.search(said.text) else _stems(CONSEQUENCES.sub("", said.text))
+        same = (each for each in clauses if words <= _stems(CONSEQUENCES.sub("", each.text)))
+        first = next(same, None) if len(words) >= NAMED_BY else None
         if first is not None and first.is_negative != said.is_negative:
             return DENIES if first.is_negative else ASKS
     return ""

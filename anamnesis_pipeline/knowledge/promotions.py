@@ -146,7 +146,8 @@ class StaleTopics:
 
 def _extends(of: Observation) -> bool:
     """Return whether it says how something is or has to be: it asks for no work alone, and reports no trouble."""
-    return not (of.signal is Signal.REQUEST and WORK.match(of.quote)) and TROUBLE.search(of.quote) is None
+    is_work = of.signal in (Signal.REQUEST, Signal.PREFERENCE) and WORK.match(of.quote) is not None
+    return not is_work and TROUBLE.search(of.quote) is None
 
 
 def _adds(near: Near, said: Claim) -> bool:
