@@ -115,7 +115,7 @@ class StaleTopics:
                     break
         for episode_id, topic in extended.items():
             said = self._extensions(memory, topic)
-            if len(said) < MIN_EXTENSIONS or not any(map(_extends, said)):
+            if len(said) < MIN_EXTENSIONS:
                 continue
             entry = "\n".join(f"- {each.quote}" for each in said)
             yield Proposal(
@@ -139,7 +139,7 @@ class StaleTopics:
                 of = near.observation
                 is_since = topic.at is not None and of.at is not None and of.at - topic.at >= STALE
                 is_about = near.shared >= EXTENDS or not named.isdisjoint(near.claim.stems)
-                if is_since and is_about and _adds(near, claim_of(said.quote)):
+                if is_since and is_about and _extends(of) and _adds(near, claim_of(said.quote)):
                     found[of.number] = of
         return [found[number] for number in sorted(found)][-MAX_EXTENSIONS:]
 

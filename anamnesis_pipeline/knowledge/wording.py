@@ -177,8 +177,8 @@ COPULAS = re.compile(r"is|are|ist|sind|es|son|est|sont", _I)
 USES = re.compile(r"uses?|using|nimm|nutze|verwende|utilise[rz]?|usa[rd]?|usamos|usen", _I)
 WORK = re.compile(
     rf"{ORDERS.pattern}|^(?!the\b|we\b|our\b|all\b|each\b|der\b|die\b|das\b|le\b|la\b|les\b|el\b|los\b|las\b)[\w-]+"
-    r" (?:the|an?|this|that|these|those|all|it|me|us|my|our|every|each|any|some|den|die|das|eine?n?|le|la|les|une?|el"
-    r"|los|las)\b",
+    r" (?:the|an?|this|that|these|those|all|it|me|us|them|my|our|every|each|any|some|den|die|das|eine?n?|le|la|les|une?"
+    r"|el|los|las)\b",
     _I,
 )
 """A sentence that asks for work by its form: a verb, and at once its object."""
