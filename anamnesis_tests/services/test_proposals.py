@@ -20,7 +20,7 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.gateway import Tables
 from anamnesis_pipeline.store.knowledge_model import Kind, Observation, Proposal, State
 from anamnesis_pipeline.store.records.observations import Unobserved
-from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
+from anamnesis_tests.support.archived_logs import DAY, OTHER, SESSION, Home, record
 from anamnesis_tests.support.dreams import dreamt, fill, lessons_of, migrate, post, proposals_of
 from anamnesis_tests.support.worked_sessions import REFUSED, called, migration
 
