@@ -23,6 +23,8 @@ MAX_PROJECTS = 4
 MAX_HAVING = 500
 """Statements that may share a word which finds others; one that more have says nothing of the subject."""
 MAX_NEAR = 12
+ROUNDING = 1e-9
+"""By which sums of the same weights differ."""
 MAX_KEPT = 20_000
 """Episodes, without their texts, that are in memory at once."""
 STATED = (
@@ -38,15 +40,37 @@ STATED = (
 """Signals of what states something."""
 
 
+class Meanings:
+    """Cosines of a sentence to others like it. All are embedded when the first is asked for, since many detectors ask
+    for none.
+    """
+
+    def __init__(self, text: str, others: Sequence[str], vectors: dict[str, NDArray[np.float32]], by: Embedder) -> None:
+        """:param vectors: of sentences that were embedded before; gets those of these."""
+        self._text, self._others, self._vectors, self._embedder = text, others, vectors, by
+
+    def cosine(self, other: str) -> float:
+        """Return the cosine of the sentence and one of the others."""
+        texts = dict.fromkeys([self._text, *self._others])
+        if lacking := [each for each in texts if each not in self._vectors]:
+            self._vectors |= dict(zip(lacking, self._embedder.embed(lacking, "passage"), strict=True))
+        return float(self._vectors[self._text] @ self._vectors[other])
+
+
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A statement like another one. `alike`: by words, `cosine`: by meaning, if that was compared; both in [0, 1]."""
+    """A statement like another one. `alike`: by words, in [0, 1]."""
 
     observation: Observation
     claim: Claim
     alike: float
     shared: float
-    cosine: float | None
+    meanings: Meanings | None
+
+    @property
+    def cosine(self) -> float | None:
+        """Return how alike they are by meaning, in [0, 1], if meanings are compared."""
+        return self.meanings.cosine(self.claim.text) if self.meanings is not None else None
 
 
 class Statements:
@@ -56,45 +80,52 @@ class Statements:
         self._observations = list(found)
         self._claims = [claim_of(each.quote) for each in found]
         self._weights = Weights(self._claims)
-        self._having: dict[str, list[int]] = {}
+        having: dict[str, list[int]] = {}
         for place, claim in enumerate(self._claims):
             for stem in claim.stems:
-                self._having.setdefault(stem, []).append(place)
+                having.setdefault(stem, []).append(place)
+        self._having = {stem: np.array(places) for stem, places in having.items()}
+        self._totals = np.array([self._weights.of(claim.stems) for claim in self._claims])
+        self._signals = np.array([each.signal.value for each in found])
         self._embedder = embedder
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def near(self, of: Observation, signals: Collection[Signal], most: int = MAX_NEAR) -> list[Near]:
         """Return statements of these signals that share words with one, but for itself, the most alike first."""
         claim = claim_of(of.quote)
-        places = {
-            place
-            for stem in claim.stems
-            if len(having := self._having.get(stem, ())) <= MAX_HAVING
-            for place in having
-            if self._observations[place].signal in signals and self._observations[place].number != of.number
-        }
         rated = sorted(
-            ((self._weights.alike(claim, self._claims[place]), place) for place in places),
+            (
+                (self._weights.alike(claim, self._claims[place]), place)
+                for place in self._foremost(of, claim, signals, most)
+            ),
             key=lambda each: (-each[0], each[1]),
         )[:most]
-        cosines = self._cosines(of.quote, [self._claims[place].text for _, place in rated])
+        found = [(self._observations[place], self._claims[place], alike) for alike, place in rated]
+        meanings = None
+        if self._embedder is not None:
+            meanings = Meanings(of.quote, [other.text for _, other, _ in found], self._vectors, self._embedder)
         return [
-            Near(
-                self._observations[place],
-                self._claims[place],
-                alike,
-                self._weights.shared(claim, self._claims[place]),
-                cosine,
-            )
-            for (alike, place), cosine in zip(rated, cosines, strict=True)
+            Near(observation, other, alike, self._weights.shared(claim, other), meanings)
+            for observation, other, alike in found
         ]
 
-    def _cosines(self, text: str, others: Sequence[str]) -> Sequence[float | None]:
-        if self._embedder is None or not others:
-            return [None] * len(others)
-        if lacking := [each for each in dict.fromkeys([text, *others]) if each not in self._vectors]:
-            self._vectors |= dict(zip(lacking, self._embedder.embed(lacking, "passage"), strict=True))
-        return [float(self._vectors[text] @ self._vectors[each]) for each in others]
+    def _foremost(self, of: Observation, claim: Claim, signals: Collection[Signal], most: int) -> list[int]:
+        """Return the places of the most alike statements: `most`, and more if the last of them are equally alike.
+
+        The sums are those of `Weights.alike`, over all statements at once, and equal to it but for rounding.
+        """
+        having = {stem: self._having[stem] for stem in claim.stems if stem in self._having}
+        telling = [places for places in having.values() if len(places) <= MAX_HAVING]
+        places = np.unique(np.concatenate(telling)) if telling else np.array([], int)
+        places = places[np.isin(self._signals[places], [signal.value for signal in signals])]
+        places = np.array([place for place in places if self._observations[place].number != of.number], int)
+        if len(places) <= most:
+            return list(places)
+        common = np.zeros(len(self._claims))
+        for stem, its in having.items():
+            common[its] += self._weights.of([stem])
+        alike = common[places] / (self._weights.of(claim.stems) + self._totals[places] - common[places])
+        return list(places[alike >= np.partition(alike, -most)[-most] - ROUNDING])
 
 
 @dataclass(slots=True)

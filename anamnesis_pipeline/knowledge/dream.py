@@ -34,9 +34,13 @@ CURSOR = "dream.cursor."
 """Settings prefix, then the name of a detector -> the number of the last observation that it has seen."""
 BACK = ".looked_back"
 """Behind the name of a detector: instant and number of the last observation to which it looked back."""
+FAILED = "dream.failed"
+"""Stored setting: session, note or text that could not be read -> how often it had changed, and how often it was tried
+since then."""
+MAX_TRIES = 3
 PAGE = 500
 DETECTED_AT_ONCE = 5_000
-"""Observations that a detector looks at, project by project: the statements of a project are read once for them."""
+"""Observations of a project that a detector looks at."""
 
 DETECTORS: tuple[Detector, ...] = (
     DuplicateNotes(),
@@ -60,6 +64,8 @@ class Observed:
     observed: int = 0
     waiting: int = 0
     observations: int = 0
+    unread: tuple[str, ...] = ()
+    """Those whose text could not be read."""
 
 
 def name_of(detector: Detector) -> str:
@@ -68,22 +74,33 @@ def name_of(detector: Detector) -> str:
 
 
 def observe(store: Store) -> Observed:
-    """Observe the sessions, notes and texts that changed."""
+    """Observe the sessions, notes and texts that changed. One that cannot be read stays to be observed for some runs,
+    and then until it changes again.
+    """
     if store.settings.get(RULE) != observing.RULES:
         store.observations.note_all()
         store.settings.set(RULE, observing.RULES)
-    seen, new, done = 0, 0, set[str]()
-    while fresh := [each for each in store.observations.unobserved(PAGE) if each.origin not in done]:
+    tried, failed = store.settings.get(FAILED) or {}, dict[str, tuple[int, int]]()
+    seen, new, last, unread = 0, 0, "", list[str]()
+    while fresh := store.observations.unobserved(PAGE, last):
         for each in fresh:
             try:
                 found = observations_of(store, each)
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # one bad text stops no other
                 log.exception(f"Nothing is observed in {each.origin}: its text could not be read")
+                unread.append(each.origin)
+                noted, times = tried.get(each.origin, (each.noted, 0))
+                times = times + 1 if noted == each.noted else 1
+                if times < MAX_TRIES:
+                    failed[each.origin] = each.noted, times
+                    continue
                 found = []
             new += store.observations.settle(each, found)
-        done |= {each.origin for each in fresh}
+        last = fresh[-1].origin
         seen += len(fresh)
-    return Observed(seen, store.observations.unobserved_count(), new)
+    if failed or tried:
+        store.settings.set(FAILED, failed or None)
+    return Observed(seen, store.observations.unobserved_count(), new, tuple(unread))
 
 
 def observations_of(store: Store, of: Unobserved) -> list[Observation]:
@@ -110,14 +127,18 @@ def found_by(
     store: Store, detector: Detector, now: datetime, embedder: Embedder | None = None
 ) -> Iterator[list[Proposal]]:
     """Yield what a detector finds in what came since it last looked, and in what reached the age at which it looks
-    back. It has looked once the next is asked for.
+    back: project by project, since all statements of one are compared. It has looked once all of it is taken.
     """
     cursor = CURSOR + name_of(detector)
     memory, after = Memory(store, now, embedder), int(store.settings.get(cursor) or 0)
-    while fresh := store.observations.after(detector.signals, after, DETECTED_AT_ONCE):
-        yield list(detector.find(memory, sorted(fresh, key=lambda each: (each.project, each.number))))
-        after = fresh[-1].number
-        store.settings.set(cursor, after)
+    newest, projects = store.observations.fresh(detector.signals, after)
+    for project in projects:
+        last = after
+        while fresh := store.observations.of_project_after(detector.signals, project, last, newest, DETECTED_AT_ONCE):
+            yield list(detector.find(memory, fresh))
+            last = fresh[-1].number
+    if projects:
+        store.settings.set(cursor, newest)
     if detector.looks_back is None:
         return
     at, number = store.settings.get(cursor + BACK) or ("", 0)

@@ -163,12 +163,13 @@ class Weights:
     """How much a stem tells, by how few of many sentences have it."""
 
     def __init__(self, claims: Sequence[Claim]) -> None:
-        self._count = max(2, len(claims))
-        self._having = Counter(stem for claim in claims for stem in claim.stems)
+        count, having = max(2, len(claims)), Counter(stem for claim in claims for stem in claim.stems)
+        self._unknown = math.log(1 + count)
+        self._of = {stem: math.log(1 + count / (1 + number)) for stem, number in having.items()}
 
     def of(self, stems: Iterable[str]) -> float:
         """Return the weight of some stems."""
-        return sum(math.log(1 + self._count / (1 + self._having[stem])) for stem in stems)
+        return sum(self._of.get(stem, self._unknown) for stem in stems)
 
     def shared(self, one: Claim, other: Claim) -> float:
         """Return the weight of the subject that both have, as a share of that of the shorter one, in [0, 1]."""

@@ -21,7 +21,7 @@ from anamnesis_pipeline.errors import (
     TopicRefused,
 )
 from anamnesis_pipeline.knowledge.detecting import Detector
-from anamnesis_pipeline.knowledge.dream import DETECTORS, found_by, name_of, observe
+from anamnesis_pipeline.knowledge.dream import DETECTORS, MAX_TRIES, found_by, name_of, observe
 from anamnesis_pipeline.knowledge.topic_store import hash_of
 from anamnesis_pipeline.model import Episode, Passage
 from anamnesis_pipeline.search.project_labels import Private, labels_of
@@ -45,6 +45,7 @@ POLICY = "policy"
 """Who decides where a policy does."""
 FILE_CHANGED = "its topic file was changed since it was proposed; the next dream proposes it for the present text"
 KIND_OFF = "`dream_off` names its kind; it is open again once that names it no longer"
+TRIED_AGAIN = f"what fails is tried in {MAX_TRIES} runs, and then when it changes; the log tells why"
 MAX_AUTOMATIC = 500
 """Proposals that one run accepts by policy; the next goes on."""
 SHORTEST_ID = 4
@@ -249,6 +250,9 @@ class Proposals:
                 self._renew(proposal)
         seen = observe(self._store)
         report = DreamReport(seen.observed, seen.waiting, seen.observations, started_at=datetime.now(UTC).isoformat())
+        if seen.unread:
+            why = f"{len(seen.unread)} could not be read, such as {seen.unread[0]}; {TRIED_AGAIN}"
+            report = replace(report, problems={"Observations": why})
         self._store.settings.set(LAST_RUN, asdict(report))
         return report
 

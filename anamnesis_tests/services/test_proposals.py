@@ -13,6 +13,7 @@ import pytest
 from anamnesis_pipeline.errors import ProposalConflict, ProposalNotFound, TopicRefused
 from anamnesis_pipeline.knowledge import dream as dream_module
 from anamnesis_pipeline.knowledge.archiving import UnneededNotes
+from anamnesis_pipeline.knowledge.dream import Observed
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.services.proposals import FILE_CHANGED, KIND_OFF, POLICY, last_run
 from anamnesis_pipeline.settings import Settings
@@ -458,6 +459,22 @@ def test_text_that_cannot_be_read_stops_no_other(home: Home, monkeypatch: pytest
             raise ValueError("broken")
         return whole(store, of)
 
+    with monkeypatch.context() as broken:
+        broken.setattr(dream_module, "observations_of", fail)
+        assert kinds(dreamt(home)) == ["merge", "supersede"]
+        last = last_run(home.store)
+        assert last is not None
+        assert SESSION in last.problems["Observations"]
+    assert "lesson" in kinds(dreamt(home))
+
+
+def test_text_that_is_never_read_waits_for_three_runs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    post(home, "We deploy on Fridays", 1)
+
+    def fail(store: Store, of: Unobserved) -> list[Observation]:
+        raise ValueError("broken")
+
     monkeypatch.setattr(dream_module, "observations_of", fail)
-    assert kinds(dreamt(home)) == ["merge", "supersede"]
-    assert home.store.observations.unobserved_count() == 0
+    waiting = [dream_module.observe(home.store).waiting for _ in range(3)]
+    assert waiting == [1, 1, 0]
+    assert dream_module.observe(home.store) == Observed()

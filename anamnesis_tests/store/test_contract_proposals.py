@@ -280,6 +280,25 @@ def test_same_observation_keeps_its_number(store: Store) -> None:
     assert [each.quote for each in store.observations.of_episode("a")] == ["error: y"]
 
 
+def test_new_observations_are_found_by_project(store: Store) -> None:
+    say(store, "a", "error: x, error: y", source="log", session_id="s1", kind="exchange")
+    say(store, "b", "error: z", source="log", session_id="s2", kind="exchange")
+    first, second = store.observations.unobserved(10)
+    assert store.observations.unobserved(10, first.origin) == [second]
+    both = [replace(observation("a", f"error: {name}"), project="shop") for name in "xy"]
+    store.observations.settle(first, both)
+    assert store.observations.fresh([Signal.ERROR, Signal.NOTE], 0) == (2, ["shop"])
+    store.observations.settle(second, [observation("b", "error: z")])
+    until, projects = store.observations.fresh([Signal.ERROR], 1)
+    assert projects == ["", "shop"]
+    found = store.observations.of_project_after([Signal.ERROR], "shop", 0, until, 1)
+    assert [each.quote for each in found] == ["error: x"]
+    found = store.observations.of_project_after([Signal.ERROR], "shop", found[0].number, until, 10)
+    assert [each.quote for each in found] == ["error: y"]
+    assert store.observations.fresh([Signal.ERROR], until) == (until, [])
+    assert store.observations.of_project_after([Signal.ERROR], "", 0, until - 1, 10) == []
+
+
 def test_observations_go_with_their_episode_and_its_text(store: Store) -> None:
     say(store, "a", "error: x", source="log", session_id="s1", kind="exchange")
     say(store, "b", "fixed by z", source="log", session_id="s1", kind="exchange")

@@ -29,10 +29,10 @@ class ObservationRecords:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    def unobserved(self, limit: int) -> list[Unobserved]:
-        """Return what is to be observed, by id."""
+    def unobserved(self, limit: int, after: str = "") -> list[Unobserved]:
+        """Return what is to be observed, by id, behind `after`."""
         with self._gateway.read() as tables:
-            rows = tables["unobserved"].find({}, order=["origin"], limit=limit)
+            rows = tables["unobserved"].find({"origin": {"$gt": after}}, order=["origin"], limit=limit)
         return [Unobserved(**row) for row in rows]
 
     def unobserved_count(self) -> int:
@@ -69,6 +69,30 @@ class ObservationRecords:
     def after(self, signals: Collection[Signal], number: int, limit: int) -> list[Observation]:
         """Return observations in the order in which they were stored, behind `number`."""
         match = {"signal": {"$in": sorted(signals)}, "number": {"$gt": number}}
+        return self._found(match, order=["number"], limit=limit)
+
+    def fresh(self, signals: Collection[Signal], number: int) -> tuple[int, list[str]]:
+        """Return the greatest number of observations of these signals behind `number`, or `number`, and the projects
+        in which those are, by name.
+        """
+        match = {"signal": {"$in": sorted(signals)}, "number": {"$gt": number}}
+        with self._gateway.read() as tables:
+            last = tables["observations"].one(match, ["number"], order=["-number"])
+            aliases = read_aliases(tables)
+            names = {store_name(aliases, row["project"]) for row in tables["observations"].sums(match, by=["project"])}
+        return (last["number"], sorted(names)) if last else (number, [])
+
+    def of_project_after(
+        self, signals: Collection[Signal], project: str, number: int, until: int, limit: int
+    ) -> list[Observation]:
+        """Return observations of a project behind `number` up to `until`, in the order in which they were stored."""
+        with self._gateway.read() as tables:
+            names = names_of(read_aliases(tables), project)
+        match = {
+            "signal": {"$in": sorted(signals)},
+            "project": {"$in": sorted(names)},
+            "number": {"$gt": number, "$lte": until},
+        }
         return self._found(match, order=["number"], limit=limit)
 
     def between(self, signals: Collection[Signal], after: tuple[str, int], until: str, limit: int) -> list[Observation]:
