@@ -245,9 +245,8 @@ class Proposals:
                 self._write(proposal)
             except (TopicRefused, ProposalConflict) as exc:  # the other proposals go on; the check of Dagster names it
                 log.warning(f"The topic file of proposal {proposal.proposal_id[:12]} is not written: {exc}")
-        for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.EXPIRED):
-            if proposal.reason == FILE_CHANGED:
-                self._renew(proposal)
+        for proposal in self._store.proposals.page(MAX_AUTOMATIC, State.EXPIRED, reason=FILE_CHANGED):
+            self._renew(proposal)
         seen = observe(self._store)
         report = DreamReport(seen.observed, seen.waiting, seen.observations, started_at=datetime.now(UTC).isoformat())
         if seen.unread:

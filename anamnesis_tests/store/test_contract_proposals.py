@@ -82,6 +82,16 @@ def test_rejected_proposal_returns_with_new_evidence_only(store: Store) -> None:
     assert store.proposals.get(more.proposal_id).reopens == first.proposal_id
 
 
+def test_proposals_are_listed_by_the_reason_of_their_decision(store: Store) -> None:
+    two(store)
+    first, second = proposal(*TWO), proposal(*TWO, kind=Kind.MERGE)
+    for each, reason in ((first, "both hold"), (second, "file changed")):
+        store.proposals.propose(each)
+        store.proposals.close(each.proposal_id, State.EXPIRED, "Ada", NOW, reason)
+    (found,) = store.proposals.page(10, State.EXPIRED, reason="file changed")
+    assert found.proposal_id == second.proposal_id
+
+
 def test_more_evidence_takes_the_place_of_open_proposal(store: Store) -> None:
     two(store)
     first, more = proposal(TWO[0]), proposal(*TWO)

@@ -125,16 +125,19 @@ class ProposalRecords:
         kind: Kind | None = None,
         projects: Collection[str] | None = None,
         after: tuple[str, str, str] | None = None,
+        reason: str | None = None,
     ) -> list[Proposal]:
         """Return proposals of a state, newest first; None: of every state, by state.
 
         :param projects: only of these, as they are called; None: of all.
+        :param reason: only those decided on with it; None: with any.
         :param after: state, time and id of the proposal that the page follows.
         """
         order = ["state", "-created_at", "proposal_id"]
         match: Match = {
             **({"state": state.value} if state else {}),
             **({"kind": kind.value} if kind else {}),
+            **({"reason": reason} if reason is not None else {}),
             **(beyond(order, after) if after else {}),
         }
         found: list[Proposal] = []
