@@ -86,15 +86,16 @@ def last_run(store: Store) -> DreamReport | None:
 
 def waiting_of(store: Store, private: Private) -> Waiting:
     """Return what waits for a decision, without what is private."""
-    opened = store.proposals.page(MAX_COUNTED)
-    if private and opened:
-        heads = store.episodes.heads(sorted({key for each in opened for key in each.episode_ids}))
-        hidden = {key for key, head in heads.items() if private.holds(head)}
-        opened = [each for each in opened if not private.is_of(each.project) and hidden.isdisjoint(each.episode_ids)]
     last = last_run(store)
-    since = min((each.created_at for each in opened), default=None)
     dreamt_at = datetime.fromisoformat(last.started_at) if last and last.started_at else None
-    return Waiting(len(opened), since, dreamt_at)
+    if not private:
+        number = sum(store.proposals.counts(State.OPEN).values())
+        return Waiting(number, store.proposals.oldest(State.OPEN), dreamt_at)
+    opened = store.proposals.page(MAX_COUNTED)
+    heads = store.episodes.heads(sorted({key for each in opened for key in each.episode_ids}))
+    hidden = {key for key, head in heads.items() if private.holds(head)}
+    opened = [each for each in opened if not private.is_of(each.project) and hidden.isdisjoint(each.episode_ids)]
+    return Waiting(len(opened), min((each.created_at for each in opened), default=None), dreamt_at)
 
 
 class Proposals:
@@ -351,4 +352,4 @@ class Proposals:
 
 
 MAX_COUNTED = 1_000
-"""Proposals that are counted; more are as good as so many."""
+"""Proposals that are counted where some are private; more are as good as so many."""

@@ -59,6 +59,7 @@ def test_proposal_is_made_once(store: Store) -> None:
     assert store.proposals.propose(proposal(*TWO)) == Proposed(new=1)
     assert store.proposals.propose(proposal(*reversed(TWO))) == Proposed(known=1)
     assert store.proposals.page(10) == [proposal(*TWO)]
+    assert (store.proposals.oldest(State.OPEN), store.proposals.oldest(State.ACCEPTED)) == (NOW, None)
     assert store.proposals.counts() == {("open", "supersede", "shop"): 1}
 
 

@@ -162,6 +162,12 @@ class ProposalRecords:
                 found[key] = found.get(key, 0) + row["rows"]
         return found
 
+    def oldest(self, state: State) -> datetime | None:
+        """Return when the oldest proposal of a state was made; None: there is none."""
+        with self._gateway.read() as tables:
+            row = tables["proposals"].one({"state": state.value}, ["created_at"], order=["created_at"])
+        return moment(row["created_at"]) if row else None
+
     def of_episode(self, episode_id: str, limit: int) -> list[Proposal]:
         """Return the proposals that quote an episode, newest first."""
         with self._gateway.read() as tables:
