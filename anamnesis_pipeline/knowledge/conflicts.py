@@ -152,8 +152,9 @@ def _conflict(older: Observation, newer: Observation, near: Near) -> str:
     """Return why the newer one says something else on the same subject; empty: it does not."""
     why = conflicts(claim_of(older.quote), claim_of(newer.quote))
     shared, akin = (TAKEN_UP, TAKEN_UP) if why.startswith("takes up") else (SHARED, AKIN)
-    is_akin = near.cosine is None or near.cosine >= akin
-    return why if near.shared >= shared and is_akin else ""
+    if not why or near.shared < shared:
+        return ""
+    return why if near.cosine is None or near.cosine >= akin else ""
 
 
 def _proposal(
