@@ -61,12 +61,12 @@ class Promotions:
                 continue
             if of.signal is Signal.NOTE and not (of.key in _DECIDED or CORRECTION.match(of.quote)):
                 continue
+            if of.signal is Signal.REQUEST and (ORDERS.match(of.quote) or not DECLARES.search(of.quote)):
+                continue
             statements = memory.statements(of.project)
             if any(_says(near) for near in statements.near(of, [Signal.TOPIC])):
                 continue
             shown = [of]
-            if of.signal is Signal.REQUEST and (ORDERS.match(of.quote) or not DECLARES.search(of.quote)):
-                continue
             if of.signal in (Signal.PREFERENCE, Signal.REQUEST):
                 wanted = [Signal.PREFERENCE, Signal.CORRECTION] if of.signal is Signal.PREFERENCE else [Signal.REQUEST]
                 again = [near.observation for near in statements.near(of, wanted) if _wants_same(of, near)]
