@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from anamnesis_pipeline.knowledge.detecting import Memory
+from anamnesis_pipeline.knowledge.detecting import Memory, headline
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.search.retention import is_archivable
 from anamnesis_pipeline.store.knowledge_model import Change, Evidence, Kind, Observation, Proposal, Signal, StatusEdit
@@ -29,7 +29,7 @@ class UnneededNotes:
                     self.kind,
                     of.project,
                     f"archive {of.episode_id}",
-                    f"Not needed since {head.timestamp:%Y-%m-%d}: {of.quote}"[:100],
+                    headline(f"Not needed since {head.timestamp:%Y-%m-%d}: {of.quote}"),
                     Change((StatusEdit(of.episode_id, Status.ARCHIVED),)),
                     (Evidence(of.episode_id, of.quote, of.message_id, of.at),),
                     0.9,

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from anamnesis_pipeline.knowledge.detecting import Memory, Near
+from anamnesis_pipeline.knowledge.detecting import TITLE_CHARS, Memory, Near, headline
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, lacks, opposes
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
-from anamnesis_pipeline.knowledge.wording import REASONS, WORK
+from anamnesis_pipeline.knowledge.wording import CORRECTION, REASONS, WORK
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -26,14 +26,13 @@ SHARED = 0.45
 AKIN = 0.55
 """Least cosine of two statements on the same subject."""
 TAKEN_UP = 0.35
-"""Both, where the newer one wants what the older one turned down."""
+"""Both, where the newer one wants what the older one turned down, or says that it is a correction."""
 SAME_THING = 0.9
 """Least sum of both for what is opposed: few shared words need a near meaning, and models know few languages."""
 SAME_WORDS = 0.7
 """The same where it is opposed in the words of the older one."""
 OLD = timedelta(days=30)
 """Age from which on a statement is doubted when something newer speaks against it."""
-TITLE_CHARS = 100
 _REMOVES = re.compile(
     r"\b(?:remove|delete|drop|get rid|clean up|entferne|lösche|quita|borra|supprime)\b", re.IGNORECASE
 )
@@ -55,14 +54,20 @@ class SupersededNotes:
         for of in memory.holding(fresh):
             for near in memory.statements(of.project).near(of, self.signals):
                 older, newer = sorted((of, near.observation), key=lambda each: str(each.at))
-                is_reasoned = newer.signal is not Signal.DECISION or newer.answer or REASONS.search(newer.quote)
-                if CLAUDE in (older.key, newer.key) or not is_reasoned or older.episode_id == newer.episode_id:
-                    continue
-                if older.at != newer.at and (why := _conflict(older, newer, near)):
+                if why := supersedes(newer, older, near):
                     # of a session all else that was said still holds
                     status = Status.SUPERSEDED if older.signal is Signal.NOTE else Status.CHALLENGED
                     change = Change((StatusEdit(older.episode_id, status, newer.episode_id),))
                     yield _proposal(self.kind, older, newer, change, near, memory, "superseded_notes", why)
+
+
+def supersedes(newer: Observation, older: Observation, near: Near) -> str:
+    """Return why a later note, fact or reasoned decision takes the place of an earlier one; empty: it does not."""
+    is_reasoned = newer.signal is not Signal.DECISION or newer.answer or REASONS.search(newer.quote)
+    is_later = str(older.at) < str(newer.at) and older.episode_id != newer.episode_id
+    if CLAUDE in (older.key, newer.key) or not is_reasoned or not is_later:
+        return ""
+    return _conflict(older, newer, near)
 
 
 class Contradictions:
@@ -144,14 +149,17 @@ def _opposition(older: Observation, newer: Observation, near: Near) -> str:
     why = "" if older.quote.startswith("#") else opposes(claim_of(older.quote), claim_of(newer.quote))
     is_worded = why in {ASKS, DENIES} or why.startswith(TAKES_UP)
     least, both = (TAKEN_UP, SAME_WORDS) if is_worded else (SHARED, SAME_THING)
+    if not why or near.shared < least:
+        return ""
     akin = near.shared if near.cosine is None else near.cosine
-    return why if near.shared >= least and near.shared + akin >= both else ""
+    return why if near.shared + akin >= both else ""
 
 
 def _conflict(older: Observation, newer: Observation, near: Near) -> str:
     """Return why the newer one says something else on the same subject; empty: it does not."""
     why = conflicts(claim_of(older.quote), claim_of(newer.quote))
-    shared, akin = (TAKEN_UP, TAKEN_UP) if why.startswith("takes up") else (SHARED, AKIN)
+    is_plain = why.startswith("takes up") or CORRECTION.match(newer.quote) is not None
+    shared, akin = (TAKEN_UP, TAKEN_UP) if is_plain else (SHARED, AKIN)
     if not why or near.shared < shared:
         return ""
     return why if near.cosine is None or near.cosine >= akin else ""
@@ -166,7 +174,7 @@ def _proposal(
         kind,
         older.project,
         f"{kind} {older.episode_id} {older.quote}",
-        f"{newer.quote} ({why})"[:TITLE_CHARS],
+        f"{headline(newer.quote, TITLE_CHARS - len(why) - 3)} ({why})",
         change,
         dated(evidence),
         round(min(0.95, certain), 2),

@@ -25,6 +25,7 @@ MAX_HAVING = 500
 MAX_NEAR = 12
 ROUNDING = 1e-9
 """By which sums of the same weights differ."""
+TITLE_CHARS = 100
 MAX_KEPT = 20_000
 """Episodes, without their texts, that are in memory at once."""
 STATED = (
@@ -37,7 +38,7 @@ STATED = (
     Signal.CHANGE,
     Signal.REQUEST,
 )
-"""Signals of what states something."""
+"""Signals of what states something, or asks for it; requests say nothing of which words are rare."""
 
 
 class Meanings:
@@ -79,7 +80,8 @@ class Statements:
     def __init__(self, found: Sequence[Observation], embedder: Embedder | None) -> None:
         self._observations = list(found)
         self._claims = [claim_of(each.quote) for each in found]
-        self._weights = Weights(self._claims)
+        stated = zip(self._observations, self._claims, strict=True)
+        self._weights = Weights([claim for each, claim in stated if each.signal is not Signal.REQUEST])
         having: dict[str, list[int]] = {}
         for place, claim in enumerate(self._claims):
             for stem in claim.stems:
@@ -195,6 +197,17 @@ def quoted(observation: Observation) -> list[Evidence]:
     if not observation.answer or observation.answer == observation.quote:
         return [own]
     return [own, Evidence(observation.answer_id, observation.answer, "", observation.at)]
+
+
+def headline(text: str, most: int = TITLE_CHARS) -> str:
+    """Return a text as a title of at most so many characters: one line that ends with a whole word."""
+    plain = " ".join(text.split())
+    first = plain.split(" ", 1)[0].rstrip(",.:;!")
+    plain = plain[:1].upper() + plain[1:] if first.isalpha() and first.islower() else plain
+    if len(plain) <= most:
+        return plain
+    cut = plain[: most - 1].rsplit(" ", 1)[0][: most - 2]
+    return f"{cut.rstrip(',.:; ')} …"
 
 
 def sessions_in(found: Sequence[Observation]) -> set[str]:

@@ -12,18 +12,34 @@ from itertools import takewhile
 from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
 from anamnesis_pipeline.knowledge.utterances import Utterance
 from anamnesis_pipeline.knowledge.wording import (
+    ANNOUNCES,
+    ASIDES,
     CHANGES,
+    CHOOSES,
     CORRECTS,
     DECIDES,
+    DECLARES,
     FIXED,
     GIVES_REASON,
+    GROUNDS,
+    HEDGED,
     IDLE,
     NARRATES,
+    ORDERS,
+    OURS,
+    PASSING,
+    PAST,
+    PLANS,
     PREFERS,
     REASONS,
+    REPEATS,
+    REPORTED,
     STATES,
+    TELLS,
     TELLS_FIX,
+    TENTATIVE,
     WE,
+    WISHES,
 )
 from anamnesis_pipeline.model import RECORD_KIND, Episode, SegmentKind, content_id
 from anamnesis_pipeline.parsing.claude_logs import commands
@@ -32,7 +48,7 @@ from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 6
+RULES = 8
 """Number of these rules; raised when they change, so that everything is observed again."""
 NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400
@@ -60,6 +76,15 @@ _SELF = re.compile(
 )
 """A sentence about who speaks or listens, or no whole one, tells of no state."""
 _NAME = re.compile(r"[\w./:-]{5,}")
+_LEAD = re.compile(
+    r"^(?:(?:hey|hi|hm+|oh|ah|so|and|also|but|well|ok(?:ay)?|right|und|aber|y|et|mais)\b,? )+", re.IGNORECASE
+)
+"""Words in front of a sentence that tell nothing."""
+MIN_TOLD = 4
+"""Words of what is told, at least."""
+_QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
+_QUOTED = re.compile(r"[\"“„«][^\"“”»]*[\"”“»]")
+"""What is quoted is not what a person says."""
 _MESSAGE = re.compile(r"-\w*m|--message.*")
 """The option after which a commit's message follows."""
 
@@ -143,22 +168,58 @@ def _observed(signal: Signal, key: str, quote: str, of: Episode) -> Observation:
 
 
 def _of_person(said: Utterance) -> Iterator[Observation]:
-    spoken = list(_sentences(FENCE.sub("\n", said.text)))
+    spoken = list(_sentences(_QUOTED_LINE.sub("", FENCE.sub("\n", said.text))))
     for number, sentence in enumerate(spoken):
         if not 8 <= len(sentence) <= MAX_QUOTE_CHARS or IDLE.search(sentence) or sentence not in said.text:
             continue
         following = spoken[number + 1] if number + 1 < len(spoken) else ""
         reason = sentence if REASONS.search(sentence) else following if GIVES_REASON.match(following) else ""
-        if STATES.search(sentence):
-            yield _said(Signal.FACT, sentence, said, reason)
-        elif DECIDES.search(sentence) or (reason == sentence and WE.match(sentence)):
-            yield _said(Signal.DECISION, sentence, said, reason)
-        elif CORRECTS.search(sentence):
-            yield _said(Signal.CORRECTION, sentence, said, reason)
-        elif PREFERS.search(sentence):
-            yield _said(Signal.PREFERENCE, sentence, said, reason)
-        elif len(sentence) <= MAX_REQUEST_CHARS:
-            yield _said(Signal.REQUEST, sentence, said, reason)
+        signal = _signal_of(_QUOTED.sub("", sentence), spoken[number - 1] if number else "", is_reasoned=bool(reason))
+        if signal is Signal.DECISION and not reason and GROUNDS.search(sentence):
+            reason = sentence
+        if signal is not Signal.REQUEST or len(sentence) <= MAX_REQUEST_CHARS:
+            yield _said(signal, sentence, said, reason)
+
+
+def _told_in(sentence: str) -> str:
+    """Return what is told in a sentence that says it is to be remembered; empty: it does not say so."""
+    found = STATES.search(sentence)
+    if found is None:
+        return ""
+    told = sentence[found.end() :] or sentence[: found.start()]
+    is_aside = ASIDES.search(found[0]) is not None
+    return "" if is_aside and (PASSING.search(told) or not DECLARES.search(told)) else told
+
+
+def _signal_of(sentence: str, before: str, *, is_reasoned: bool) -> Signal:
+    """Return what a person does by saying a sentence, by its form.
+
+    :param before: the sentence before it.
+    """
+    told = _told_in(sentence) or (sentence if ANNOUNCES.search(before) else "")
+    sentence = _LEAD.sub("", sentence)
+    is_others = REPORTED.search(sentence) or HEDGED.search(sentence)
+    is_passing = PASSING.search(sentence)
+    is_told = len(told.split()) >= MIN_TOLD and not ORDERS.match(told)
+    if not is_others and (is_told or (TELLS.search(sentence) and not (is_passing or CHANGES.search(sentence)))):
+        return Signal.FACT
+    is_corrected = CORRECTS.search(sentence)
+    if is_corrected and is_corrected.start() == 0 and not is_reasoned:
+        return Signal.CORRECTION
+    is_grounded = is_reasoned or GROUNDS.search(sentence) is not None
+    is_order = not OURS.search(sentence)
+    is_chosen = (
+        (DECIDES.search(sentence) and not (is_order and is_passing))
+        or (is_grounded and (PLANS.search(sentence) or (CHOOSES.search(sentence) and not is_passing)))
+        or (is_reasoned and WE.match(sentence) and not PAST.match(sentence))
+    )
+    if is_chosen and not TENTATIVE.search(sentence) and not is_others:
+        return Signal.DECISION
+    if is_corrected:
+        return Signal.CORRECTION
+    is_general = PREFERS.search(sentence) or (WISHES.search(sentence) and not ORDERS.match(sentence))
+    is_wanted = is_general and not is_others and not (is_passing and not REPEATS.search(sentence))
+    return Signal.PREFERENCE if is_wanted else Signal.REQUEST
 
 
 def _told_by_claude(said: Utterance) -> Iterator[Observation]:
@@ -281,17 +342,23 @@ def steps_of(script: str) -> list[str]:
     """
     found = []
     for name, rest, words in commands.commands_of(script):
-        if commands.matters(" ".join(map(shlex.quote, words))):
+        whole = " ".join(map(shlex.quote, words))
+        if commands.matters(whole) or _CHECKS.match(whole):
+            args = list(takewhile(lambda each: not _MESSAGE.fullmatch(each), rest))
             told = [
                 word
-                for word in takewhile(lambda each: not _MESSAGE.fullmatch(each), rest)
-                if word[:1] not in {"", "-", "/"}
+                for before, word in zip(["", *args], args, strict=False)
+                if word[:1] not in {"", "-", "/"} and not _TAKES_VALUE.fullmatch(before)
             ]
             most = 2 if told and told[0] in _GROUPS else 1
             found.append(" ".join([name, *(word for word in told[:most] if name in _RUNNERS or _DOES.fullmatch(word))]))
     return found
 
 
+_CHECKS = re.compile(r"(?:curl|wget|http)\b.*(?:health|ready|status|ping|version)")
+"""A request that asks whether a service works: the last step of many procedures."""
+_TAKES_VALUE = re.compile(r"-[a-zA-Z]|--[\w-]+")
+"""An option; what follows it is its value, not what the program does."""
 _DOES = re.compile(r"[A-Za-z][\w:-]*")
 _RUNNERS = frozenset("python python3 node ruby bash sh perl deno bun".split())
 _GROUPS = frozenset("run rollout compose exec repo release pr image container stack config service migrate db".split())

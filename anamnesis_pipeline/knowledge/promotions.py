@@ -5,11 +5,23 @@ came again, and topics that sessions have gone beyond.
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from anamnesis_pipeline.knowledge.detecting import Memory, Near, quoted, sessions_in
+from anamnesis_pipeline.knowledge.conflicts import supersedes
+from anamnesis_pipeline.knowledge.detecting import Memory, Near, headline, quoted, sessions_in
 from anamnesis_pipeline.knowledge.observing import CLAUDE
-from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts
+from anamnesis_pipeline.knowledge.statements import MIN_SAME, Claim, claim_of, conflicts, says_same_clause
 from anamnesis_pipeline.knowledge.topic_files import LESSONS
-from anamnesis_pipeline.knowledge.wording import CHANGES, CORRECTION, DECLARES, ORDERS, REASONS, TROUBLE, WORK
+from anamnesis_pipeline.knowledge.wording import (
+    CHANGES,
+    CORRECTION,
+    DECLARES,
+    ORDERS,
+    PASSING,
+    REASONS,
+    REPEATS,
+    TENTATIVE,
+    TROUBLE,
+    WORK,
+)
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Kind,
@@ -25,17 +37,20 @@ SAID_ALREADY = 0.75
 SAID_WORDS = 0.7
 """The same by shared words alone."""
 AGAIN = 0.6
-"""Least cosine of two sentences in which a person wants the same."""
+"""Least cosine of two sentences in which a person wants the same, if they share two words."""
+SAME_FACT = 0.75
+"""Least cosine of two sentences that tell the same fact, or decide the same."""
 AGAIN_SHARED, AGAIN_ALIKE = 0.6, 0.3
 """The same by words alone: least share of the shorter one's, and of those of both."""
 _DECIDED = frozenset({"decision", "preference"})
+_TOLD = (Signal.FACT, Signal.DECISION, Signal.NOTE)
+_ASKED = (Signal.PREFERENCE, Signal.CORRECTION, Signal.REQUEST)
 STALE = timedelta(days=60)
 """A topic's age from which on sessions that extend its subject make it stale."""
 EXTENDS = 0.35
 MIN_EXTENSIONS, MAX_EXTENSIONS = 2, 6
 MIN_SHARED = 2
 TOPIC_TAG = "topic"
-TITLE_CHARS = 100
 TOPICS = {
     Signal.FACT: ("facts", "Facts"),
     Signal.DECISION: ("decisions", "Decisions"),
@@ -54,43 +69,48 @@ class Promotions:
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
-        """Yield one for each."""
+        """Yield one for each; what was said in several sessions is the evidence of one."""
         for of in memory.holding(fresh):
             is_reasoned = bool(of.answer) or REASONS.search(of.quote) is not None
             if of.key == CLAUDE or (of.signal in (Signal.DECISION, Signal.NOTE) and not is_reasoned):
                 continue
             if of.signal is Signal.NOTE and not (of.key in _DECIDED or CORRECTION.match(of.quote)):
                 continue
-            if of.signal is Signal.REQUEST and (ORDERS.match(of.quote) or not DECLARES.search(of.quote)):
+            if of.signal is Signal.REQUEST and not _declares(of):
                 continue
             statements = memory.statements(of.project)
             if any(_says(near) for near in statements.near(of, [Signal.TOPIC])):
                 continue
-            shown = [of]
-            if of.signal in (Signal.PREFERENCE, Signal.REQUEST):
-                wanted = [Signal.PREFERENCE, Signal.CORRECTION] if of.signal is Signal.PREFERENCE else [Signal.REQUEST]
-                again = [near.observation for near in statements.near(of, wanted) if _wants_same(of, near)]
-                shown = sorted([*again, of], key=lambda each: str(each.at))
-                if len(sessions_in(shown)) < 2:
-                    continue
+            is_asked = of.signal in (Signal.PREFERENCE, Signal.REQUEST)
+            near = statements.near(of, _ASKED if is_asked else _TOLD)
+            if any(supersedes(each.observation, of, each) for each in near):
+                continue
+            again = [each.observation for each in near if (_wants_same if is_asked else _tells_same)(of, each)]
+            shown = sorted([*again, of], key=lambda each: (str(each.at), each.number))
+            is_corrected = any(each.signal is Signal.CORRECTION for each in shown)
+            if is_asked and (len(sessions_in(shown)) < 2 or is_corrected):
+                continue  # a correction that came again is a lesson
             name, heading = TOPICS[of.signal]
             yield _entry(self.kind, shown, name, heading, "promotions", memory)
 
 
 class RepeatedCorrections:
-    """A person corrects the same in two separate sessions."""
+    """A person wants the same in two separate sessions, in one of them as a correction."""
 
     kind = Kind.LESSON
-    signals = (Signal.CORRECTION,)
+    signals = (Signal.CORRECTION, Signal.PREFERENCE)
     looks_back: timedelta | None = None
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield a lesson for each."""
         for of in memory.holding(fresh):
-            near = memory.statements(of.project).near(of, [Signal.CORRECTION, Signal.PREFERENCE])
+            if TENTATIVE.search(of.quote):
+                continue
+            near = memory.statements(of.project).near(of, _ASKED)
             again = [each.observation for each in near if _wants_same(of, each)]
             shown = sorted([*again, of], key=lambda each: str(each.at))
-            if len(sessions_in(shown)) >= 2:
+            is_corrected = any(each.signal is Signal.CORRECTION for each in shown)
+            if is_corrected and len(sessions_in(shown)) >= 2:
                 yield _entry(self.kind, shown, LESSONS, "Corrections", "repeated_corrections", memory)
 
 
@@ -122,7 +142,7 @@ class StaleTopics:
                 self.kind,
                 topic.project,
                 f"stale {episode_id}",
-                f"Topic untouched since {topic.at:%Y-%m-%d}: {topic.quote}"[:TITLE_CHARS],
+                headline(f"Topic untouched since {topic.at:%Y-%m-%d}: {topic.quote}"),
                 Change(topic=TopicEdit(episode_id, "Since then", entry)),
                 dated([piece for each in (topic, *said) for piece in quoted(each)]),
                 0.8,
@@ -164,23 +184,55 @@ def _says(near: Near) -> bool:
     return near.cosine >= SAID_ALREADY if near.cosine is not None else near.shared >= SAID_WORDS
 
 
+def _declares(of: Observation) -> bool:
+    """Return whether a request tells how something is to be, not what to do now."""
+    if ORDERS.match(of.quote) or PASSING.search(of.quote):
+        return False
+    return DECLARES.search(of.quote) is not None or REPEATS.search(of.quote) is not None
+
+
 def _wants_same(of: Observation, near: Near) -> bool:
+    claim, other = claim_of(of.quote), near.observation
+    common = claim.stems & near.claim.stems
+    is_clear = not ORDERS.match(other.quote) or says_same_clause(of.quote, other.quote)
+    is_repeated = REPEATS.search(of.quote) is not None and not ORDERS.match(of.quote) and is_clear
+    is_order = other.signal is Signal.REQUEST and not _declares(other)
+    if other.session_id == of.session_id or (is_order and not is_repeated):
+        return False
     is_worded = near.shared >= AGAIN_SHARED and near.alike >= AGAIN_ALIKE
-    is_akin = is_worded or (near.cosine is not None and near.cosine >= AGAIN)
-    claim, is_other = claim_of(of.quote), near.observation.session_id != of.session_id
-    return is_akin and is_other and near.claim.numbers == claim.numbers and not conflicts(near.claim, claim)
+    is_known = len(common) >= MIN_SAME or claim.stems == near.claim.stems
+    is_same = is_known and (is_worded or (near.cosine is not None and near.cosine >= AGAIN))
+    if not is_same and not says_same_clause(of.quote, other.quote):
+        return False
+    if Signal.CORRECTION not in (of.signal, other.signal):
+        return not conflicts(near.claim, claim)
+    if claim.numbers and near.claim.numbers and claim.numbers != near.claim.numbers:
+        return False
+    # one may name what was done wrong, the other what is right instead
+    return not (
+        claim.rejected & near.claim.stems - near.claim.rejected and near.claim.rejected & claim.stems - claim.rejected
+    )
+
+
+def _tells_same(of: Observation, near: Near) -> bool:
+    """Return whether another session tells the same fact or decides the same."""
+    is_meant = near.shared >= AGAIN_SHARED and near.cosine is not None and near.cosine >= SAME_FACT
+    is_same = is_meant or (near.cosine is None and near.alike >= SAID_WORDS)
+    claim = claim_of(of.quote)
+    is_equal = claim.numbers == near.claim.numbers and not conflicts(near.claim, claim)
+    return is_same and is_equal and near.observation.session_id != of.session_id
 
 
 def _entry(
     kind: Kind, shown: Sequence[Observation], name: str, heading: str, detector: str, memory: Memory
 ) -> Proposal:
-    latest = shown[-1]
+    latest = next((each for each in reversed(shown) if not REPEATS.search(each.quote)), shown[-1])
     text = latest.quote if latest.answer in ("", latest.quote) else f"{latest.quote} {latest.answer}"
     return Proposal(
         kind,
         latest.project,
-        f"{kind} {latest.project} {' '.join(sorted(claim_of(latest.quote).stems))}",
-        latest.quote[:TITLE_CHARS],
+        f"{kind} {latest.project} {' '.join(sorted(claim_of(shown[0].quote).stems))}",
+        headline(latest.quote),
         Change(topic=TopicEdit(name, heading, text)),
         dated([piece for each in shown for piece in quoted(each)]),
         min(0.95, 0.7 + 0.1 * len(sessions_in(shown))),

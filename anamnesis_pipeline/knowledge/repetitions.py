@@ -1,9 +1,11 @@
 """Detectors of what happens again in another session: errors with their fix, corrections, and steps that worked."""
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
-from anamnesis_pipeline.knowledge.detecting import Memory, quoted, sessions_in
+from anamnesis_pipeline.knowledge.detecting import Memory, headline, quoted, sessions_in
 from anamnesis_pipeline.knowledge.observing import STEPS
 from anamnesis_pipeline.knowledge.topic_files import LESSONS, Lesson, lesson_entry
 from anamnesis_pipeline.store.knowledge_model import (
@@ -19,7 +21,6 @@ from anamnesis_pipeline.store.knowledge_model import (
 
 MAX_QUOTED = 4
 """Sessions that a proposal quotes."""
-TITLE_CHARS = 100
 ERRORS = "Errors"
 """Heading of lessons about errors."""
 TRIVIAL = frozenset(
@@ -29,6 +30,9 @@ TRIVIAL = frozenset(
 """Programs that everyone runs: a sequence of these alone is no procedure."""
 OWN_STEPS = 2
 """Different steps of other programs that a procedure has."""
+TOLD = 0.75
+"""Share of the steps that a text names, from which on it tells the procedure."""
+_WORD = re.compile(r"[\w:./-]*\w")
 JOIN = " && "
 """Between the commands in the key of a sequence."""
 
@@ -56,7 +60,7 @@ class RepeatedErrors:
                 self.kind,
                 of.project,
                 f"lesson {of.project} {of.key}",
-                f"Repeated error: {quote}"[:TITLE_CHARS],
+                headline(f"Repeated error: {quote}"),
                 Change(topic=TopicEdit(LESSONS, ERRORS, lesson_entry(lesson))),
                 tuple(dict.fromkeys(evidence)),
                 min(0.95, 0.7 + 0.1 * (len(sessions_in(found)) - 1) + 0.1 * (len(fixed) > 1)),
@@ -83,10 +87,11 @@ class RepeatedSteps:
         for found in again.values():
             for run in _joined(found):
                 steps = _steps_of(run)
-                is_own = sum(step.split(" ")[0] not in TRIVIAL for step in dict.fromkeys(steps)) >= OWN_STEPS
-                if is_own and (run[0].project, run[0].key) not in done:
+                own = [step for step in dict.fromkeys(steps) if step.split(" ")[0] not in TRIVIAL]
+                if len(own) >= OWN_STEPS and (run[0].project, run[0].key) not in done:
                     done.update((each.project, each.key) for each in run)
-                    yield self._procedure(memory, run, steps)
+                    if not _is_told(memory, run[0], own):
+                        yield self._procedure(memory, run, steps)
 
     def _procedure(self, memory: Memory, run: Sequence[Observation], steps: Sequence[str]) -> Proposal:
         shown = [each for of in (run[0], run[-1]) for each in _one_of_each_session(memory.same(of))]
@@ -97,13 +102,22 @@ class RepeatedSteps:
             self.kind,
             run[0].project,
             f"pattern {run[0].project} {' && '.join(steps)}",
-            f"Procedure: {', '.join(steps)}"[:TITLE_CHARS],
+            headline(f"Procedure: {', '.join(steps)}"),
             Change(record=NewRecord("procedure", f"Steps that worked in several sessions:\n{lines}")),
             tuple(dict.fromkeys(dated(evidence))),
             0.9,
             "repeated_steps",
             memory.now,
         )
+
+
+def _is_told(memory: Memory, of: Observation, steps: Sequence[str]) -> bool:
+    """Return whether a note or topic names nearly all of these steps already."""
+    words: dict[str, set[str]] = {}
+    for near in memory.statements(of.project).near(replace(of, quote=", ".join(steps)), [Signal.NOTE, Signal.TOPIC]):
+        words.setdefault(near.observation.episode_id, set()).update(_WORD.findall(near.observation.quote.lower()))
+    named = [set(step.lower().split()) for step in steps]
+    return any(sum(each <= told for each in named) >= TOLD * len(named) for told in words.values())
 
 
 def _joined(found: Sequence[Observation]) -> list[list[Observation]]:

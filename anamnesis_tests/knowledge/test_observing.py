@@ -74,6 +74,34 @@ def test_error_in_a_text_that_was_only_read_is_not_observed() -> None:
         ("We decided to stay on Postgres 16 because of JSON_TABLE.", Signal.DECISION),
         ("Always run the linter before you commit.", Signal.PREFERENCE),
         ("No, don't mock the database in these tests.", Signal.CORRECTION),
+        ("Note for the future: the certificate of mx2 is renewed by hand.", Signal.FACT),
+        ("Et retiens bien ceci : les fichiers RAW ne quittent jamais le NAS.", Signal.FACT),
+        ("For your information, customer ids are UUIDv7.", Signal.FACT),
+        ("The staging database lives on db3.internal, port 5433.", Signal.FACT),
+        ("Der Lizenzserver läuft auf lic01 und lauscht auf Port 27000.", Signal.FACT),
+        ("Les sauvegardes sont stockées dans s3://acme-backup-prod.", Signal.FACT),
+        ("Releases go out every second Tuesday morning.", Signal.FACT),
+        ("Only Marta and Jonas have access to the production vault.", Signal.FACT),
+        ("The API rate limit is 600 requests per minute per key.", Signal.FACT),
+        ("We are switching the queue to NATS, because RabbitMQ kept losing its state.", Signal.DECISION),
+        ("I've settled on SQLite for the desktop client: no server to install.", Signal.DECISION),
+        ("D'accord, on passe à Imagick plutôt que GD, parce que GD perd les profils ICC.", Signal.DECISION),
+        ("Wir nehmen Keycloak statt Auth0, weil die Daten in der EU bleiben müssen.", Signal.DECISION),
+        ("Take the search out and go with alpha-beta, because it lost 30 Elo.", Signal.DECISION),
+        ("Ab jetzt bitte keine Emojis mehr in der Doku.", Signal.PREFERENCE),
+        ("No abras PRs sin tests, nunca.", Signal.CORRECTION),
+        ("Dates with the month in words please, like I said.", Signal.CORRECTION),
+        ("When you commit: ticket number in front as always please.", Signal.PREFERENCE),
+        ("Tu as encore mis des print, utilise le logger.", Signal.CORRECTION),
+        ("Stop using npm, we use pnpm in this repo.", Signal.CORRECTION),
+        ("Just to let you know, the test account only works on weekdays.", Signal.FACT),
+        ("The staging box has only 2 GB of ram, remember that.", Signal.FACT),
+        ("Bear in mind: the museum closes its wifi at six.", Signal.FACT),
+        ("We'll hash with blake3, sha256 was the bottleneck in the profile.", Signal.DECISION),
+        ("Ok, celery it is, because rq has no retries.", Signal.DECISION),
+        ("Switch the maps to leaflet instead of google, the bill was 400 a month.", Signal.DECISION),
+        ("Nous restons sur Symfony 6 car la 7 casse le bundle.", Signal.DECISION),
+        ("Charts with a dark background please.", Signal.PREFERENCE),
     ],
 )
 def test_what_a_person_says_is_observed(text: str, signal: Signal) -> None:
@@ -88,6 +116,26 @@ def test_what_a_person_says_is_observed(text: str, signal: Signal) -> None:
         "Maybe we should switch to Bun someday.",
         "```\n# always use tabs\n```",
         "Can you fix the login page",
+        "huh, nice, didn't remember we did that",
+        "do you remember which port the stub listens on",
+        "Remember when this was a shell script?",
+        "It always crashes when I click on save.",
+        "The staging server on db3 is down again.",
+        "Nothing, the report of sunday has 25 hours, as it should.",
+        "Let's try it with a bigger heap because it ran out of memory.",
+        "Just for tonight use five mips, the projector is weak.",
+        "The article says teams always prefer monorepos.",
+        "They decided to use kafka in the other team because they love pain.",
+        "We could go with fly.io because it's cheap.",
+        "We use too much memory, because of the cache I think.",
+        "We lost the connection because the cable was out.",
+        "Go back to the last commit because the build is broken.",
+        "By the way, nice work.",
+        "I don't know, it looks odd.",
+        "Let's always ship debug builds then, what could possibly go wrong",
+        'In the forum: "We decided to use title case because it looks professional"',
+        "> We decided to drop Redis because it was slow.",
+        "The shop is slow since the update, 6 seconds for a category.",
     ],
 )
 def test_questions_guesses_and_code_are_not_observed(text: str) -> None:
@@ -124,6 +172,18 @@ def test_command_without_output_is_a_step() -> None:
 
 def test_steps_leave_out_commands_that_only_look() -> None:
     assert steps_of("cd app && git status && npm ci && ls dist | head") == ["npm ci"]
+
+
+def test_steps_leave_out_values_of_options() -> None:
+    assert (
+        steps_of("./build/solver --case drop --out runs/a.h5") == steps_of("./build/solver --case spike") == ["solver"]
+    )
+    assert steps_of("kubectl -n prod apply -f k8s/") == ["kubectl apply"]
+
+
+def test_steps_have_the_check_that_a_service_works() -> None:
+    assert steps_of("docker compose up -d api && curl -fsS localhost:8000/health") == ["docker compose up", "curl"]
+    assert steps_of("curl -s https://example.com/page") == []
 
 
 @pytest.mark.parametrize("script", ["docker run '' app", "make ''", "'' x", "python '' -c ''", "git commit -m ''", "("])

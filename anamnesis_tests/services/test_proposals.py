@@ -160,7 +160,7 @@ def test_lesson_tells_only_what_it_quotes(home: Home) -> None:
         home.write(json.loads(lines), f"-code-shop/{session}.jsonl")
     home.ingest()
     (lesson,) = dreamt(home)
-    told = lesson.title.removeprefix("Repeated error: ")
+    told = lesson.title.removeprefix("Repeated error: ").removesuffix(" …")
     assert any(told in each.quote for each in lesson.evidence), "it goes with all that it tells"
 
 
@@ -414,6 +414,95 @@ def test_kind_turned_off_expires_until_it_is_on_again(home: Home) -> None:
 def test_policy_names_kinds_that_are_undone_exactly() -> None:
     with pytest.raises(ValueError, match="'lesson' must be one of"):
         Settings(dream_auto=("lesson",))
+
+
+def say(home: Home, session: str, at: int, text: str) -> None:
+    """A session in which a person says this."""
+    home.write(
+        [record("user", text, at, session), record("assistant", "Fine.", at + 1, session)], f"-code/{session}.jsonl"
+    )
+    home.ingest()
+
+
+FACT = "Remember that the staging database is wiped every Monday."
+REDIS = "We use Redis for the job queue because it is simple."
+NATS = "We use NATS for the job queue, no longer Redis, because Redis lost jobs."
+
+
+def test_fact_said_in_two_sessions_is_one_proposal(home: Home) -> None:
+    say(home, SESSION, 1, FACT)
+    (first,) = dreamt(home)
+    say(home, OTHER, 10_000, FACT)
+    (both,) = dreamt(home)
+    assert (len(first.evidence), len(both.evidence)) == (1, 2)
+    assert first.title == FACT
+
+
+def test_superseded_decision_is_not_promoted(home: Home) -> None:
+    say(home, SESSION, 1, REDIS)
+    say(home, OTHER, 10_000, NATS)
+    found = dreamt(home)
+    assert [each.evidence[0].quote for each in found if each.kind is Kind.PROMOTE] == [NATS]
+    assert kinds(found) == ["promote", "supersede"]
+
+
+@pytest.mark.mongo
+def test_promotion_expires_when_its_decision_is_superseded(home: Home) -> None:
+    say(home, SESSION, 1, REDIS)
+    (old,) = dreamt(home)
+    say(home, OTHER, 10_000, NATS)
+    assert kinds(dreamt(home)) == ["promote", "supersede"]
+    expired = proposals_of(home).find(old.proposal_id)
+    assert expired.state is State.EXPIRED
+    assert expired.reason.startswith("superseded by")
+
+
+def test_promotion_of_note_that_holds_no_longer_expires(home: Home) -> None:
+    note = post(home, "Decision: we use Redis for the queue because it is simple", 1)
+    (promotion,) = dreamt(home)
+    post(home, "Nothing is decided on the queue", 2, replaces=note.episode_id)
+    assert proposals_of(home).accept(promotion.proposal_id, "Ada").state is State.EXPIRED
+
+
+def test_wish_worded_otherwise_in_second_session_is_proposed(home: Home) -> None:
+    say(home, SESSION, 1, "and dates on the page please with the month in words, not 03/05")
+    say(home, OTHER, 10_000, "The list shows 12/11. Dates with the month in words please, like I said")
+    (lesson,) = dreamt(home)
+    assert lesson.kind is Kind.LESSON
+    assert len({each.episode_id for each in lesson.evidence}) == 2
+
+
+def restart(home: Home, session: str, at: int) -> None:
+    """A session in which a node is emptied and used again."""
+    lines = [record("user", "the ingester hangs", at, session)]
+    for number, script in enumerate(("kubectl -n t cordon n4", "kubectl delete pod i-0", "kubectl uncordon n4"), 1):
+        lines += called(script, "done", at + number, session)
+    home.write(lines, f"-code/{session}.jsonl")
+    home.ingest()
+
+
+def test_steps_that_no_note_tells_are_a_procedure(home: Home) -> None:
+    restart(home, SESSION, 1)
+    restart(home, OTHER, 10_000)
+    (procedure,) = dreamt(home)
+    assert procedure.title == "Procedure: kubectl cordon, kubectl delete, kubectl uncordon"
+
+
+def test_procedure_that_a_note_tells_is_not_proposed(home: Home) -> None:
+    restart(home, SESSION, 1)
+    restart(home, OTHER, 10_000)
+    (project,) = {each.project for each in home.episodes()}
+    post(home, "Restart: kubectl cordon the node, kubectl delete the pod, then uncordon it", 1, project=project)
+    assert dreamt(home) == []
+
+
+def test_notes_in_other_order_merge_and_turned_ones_do_not(home: Home) -> None:
+    post(home, "Orders are copied nightly from staging to production", 1)
+    post(home, "Orders are copied nightly from production to staging", 2)
+    post(home, "For linting and formatting Python we use ruff", 3)
+    post(home, "We use ruff for formatting and linting Python", 4)
+    merged = [each for each in dreamt(home) if each.kind is Kind.MERGE]
+    assert [each.title for each in merged] == ["Says the same: We use ruff for formatting and linting Python"]
 
 
 def test_private_project_is_listed_when_it_is_named(home: Home) -> None:

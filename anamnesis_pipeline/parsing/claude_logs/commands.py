@@ -48,7 +48,7 @@ _ACTS_WHEN: Mapping[str, str] = {
     "node": _OWN_FILE,
     "ruby": _OWN_FILE,
     "git": r"^(?:-[cC] \S+ |--\S+ )*(?:commit|push|merge|rebase|reset|checkout|switch|restore|revert|cherry-pick|init"
-    r"|tag \S|clone|pull|rm|mv|clean|apply|am|bisect|submodule|stash(?! list)|worktree (?:add|remove))\b",
+    r"|tag \S+|clone|pull|rm|mv|clean|apply|am|bisect|submodule|stash(?! list)|worktree (?:add|remove))\b",
     "gh": r"^(?!api)\S+ (?!view|list|checks|diff|status|watch)[a-z]",
 }
 """Program -> arguments with which it is not read-only."""

@@ -67,7 +67,8 @@ class ProposalRecords:
 
     def propose(self, proposal: Proposal) -> Proposed:
         """Store a proposal, unless it was made before, or another of its kind and target was decided on with all of
-        this evidence. Nothing is stored when a quote is not found verbatim in its episode.
+        this evidence. Nothing is stored when a quote is not found verbatim in its episode. What a statement supersedes
+        is no longer for a topic: proposals to write it there expire.
         """
 
         def work(tables: Tables) -> Proposed:
@@ -99,6 +100,8 @@ class ProposalRecords:
             tables["proposals"].insert([_row(replace(proposal, reopens=rejected[-1] if rejected else ""))])
             pairs = [{"proposal_id": proposal.proposal_id, "episode_id": each} for each in proposal.episode_ids]
             tables["proposal_evidence"].add(pairs)
+            if proposal.kind is Kind.SUPERSEDE:
+                _expire_outdated(tables, proposal)
             return Proposed(renewed=1) if opened else Proposed(reopened=1) if rejected else Proposed(new=1)
 
         return self._gateway.write(work)
@@ -216,6 +219,10 @@ class ProposalRecords:
             heirs = {edit.successor for edit in proposal.change.statuses if edit.successor}
             standing = [row["status"] for row in tables["episodes"].among("episode_id", heirs, ["status"])]
             standing += [row["status"] for row in rows.values()]
+            if proposal.change.topic is not None:
+                told = tables["episodes"].among("episode_id", [proposal.evidence[-1].episode_id], ["status"])
+                standing += [row["status"] for row in told]
+                heirs.add(proposal.evidence[-1].episode_id)
             if len(standing) < len({*ids}) + len(heirs) or any(each not in HOLDING for each in standing):
                 expired = proposal.decided(State.EXPIRED, at, by, "an episode that it would change holds no longer")
                 return _store(tables, expired)
@@ -341,6 +348,22 @@ def _in_state(proposal: Proposal, state: State) -> Proposal:
             f"proposal {proposal.proposal_id} is {proposal.state}{decided}{reason}; it must be {state}"
         )
     return proposal
+
+
+def _expire_outdated(tables: Tables, by: Proposal) -> None:
+    """Let open proposals expire that would write into a topic what `by` says is superseded."""
+    older = by.evidence[0]
+    pairs = tables["proposal_evidence"].find({"episode_id": older.episode_id}, ["proposal_id"])
+    for row in list(tables["proposals"].among("proposal_id", [pair["proposal_id"] for pair in pairs])):
+        evidence = EVIDENCE.validate_json(row["evidence"])
+        is_told = any((each.episode_id, each.quote) == (older.episode_id, older.quote) for each in evidence)
+        if row["state"] == State.OPEN and row["kind"] == Kind.PROMOTE and is_told:
+            change = {
+                "state": State.EXPIRED.value,
+                "decided_at": instant(datetime.now(UTC)),
+                "reason": f"superseded by what proposal {by.proposal_id[:12]} quotes",
+            }
+            tables["proposals"].update({"proposal_id": row["proposal_id"]}, change)
 
 
 def _file_of(proposal: Proposal) -> tuple[str, str] | None:
