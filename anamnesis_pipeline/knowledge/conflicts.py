@@ -131,7 +131,7 @@ def _is_bare(of: Observation) -> bool:
 
 
 def _is_plain(older: Observation) -> bool:
-    """Return whether a note says how something is, and not how somebody wants it."""
+    """Return whether a note says how something is, and not how a person wants it."""
     return older.signal is Signal.NOTE and older.key not in _WANTED
 
 

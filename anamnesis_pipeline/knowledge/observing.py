@@ -81,7 +81,7 @@ _LEAD = re.compile(
 )
 """Words in front of a sentence that tell nothing."""
 MIN_TOLD = 4
-"""Words of what is told, at least."""
+"""Least words of what a person tells."""
 _QUOTED_LINE = re.compile(r"^\s*>.*$", re.MULTILINE)
 _QUOTED = re.compile(r"[\"“„«][^\"“”»]*[\"”“»]")
 """What is quoted is not what a person says."""
@@ -182,7 +182,7 @@ def _of_person(said: Utterance) -> Iterator[Observation]:
 
 
 def _told_in(sentence: str) -> str:
-    """Return what is told in a sentence that says it is to be remembered; empty: it does not say so."""
+    """Return what a sentence tells that says it is to be remembered; empty: it does not say so."""
     found = STATES.search(sentence)
     if found is None:
         return ""

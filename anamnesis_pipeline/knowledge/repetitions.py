@@ -54,7 +54,7 @@ class RepeatedErrors:
             shown = _one_of_each_session(found)
             fix = max(fixed, key=lambda each: str(each.at))
             evidence = dated([piece for each in (*shown, fix) for piece in quoted(each)])
-            quote = shown[-1].quote  # nothing is told that is not quoted, so that it goes with what is forgotten
+            quote = shown[-1].quote  # it tells only what it quotes, so that it goes with what is forgotten
             lesson = Lesson(quote, fixed_by=fix.answer)
             yield Proposal(
                 self.kind,

@@ -318,7 +318,7 @@ def shared_names(one: Claim, other: Claim) -> set[str]:
 
 
 def says_same_clause(one: str, other: str) -> bool:
-    """Return whether a clause of a sentence has nearly the words of one of another, whatever else they say."""
+    """Return whether a clause of a sentence has nearly the words of one of another, beside other clauses."""
     clauses = [[frozenset(stems_of(_words_of(clause))) for clause in _PARTS.split(text)] for text in (one, other)]
     return any(
         len(a & b) >= max(MIN_SAME, SAME_CLAUSE * len(a | b)) and len(a & b) >= min(len(a), len(b)) - 1
@@ -365,7 +365,7 @@ def _place_conflict(older: Claim, newer: Claim) -> str:
         is_other = after != before and before not in newer.stems and after not in older.stems
         is_same_thing = rest == other if word == IS else len(rest & other) >= max(2, 0.6 * min(len(rest), len(other)))
         if rest - other and other - rest and not CORRECTED.search(newer.text):
-            continue  # each has a word of its own: they are about two things
+            continue  # each has a word that the other lacks: they are about two things
         if is_other and rest and is_same_thing:
             return f"{_as_said(before, older)} and {_as_said(after, newer)}"
     return ""

@@ -134,7 +134,7 @@ REPORTED = re.compile(
     r"|thinks?|writes?|wrote|believes?|sagt|meint|schreibt|behauptet|dice|dicen|dit|prétend)\b|\bover there\b",
     _I,
 )
-"""What somebody else says."""
+"""What another person says."""
 _ADOPTED = (
     r"(?:go(?:ing)? (?:back )?(?:with|to|for)|us(?:e|ing)|adopt(?:ing)?|switch(?:ing)?(?: over| back)? to|mov(?:e"
     r"|ing) to"

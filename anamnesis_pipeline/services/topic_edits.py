@@ -25,7 +25,7 @@ class TopicEdits:
         self._machine = machine
 
     def sweep(self) -> None:
-        """See `TopicStore.sweep`."""
+        """Remove unfinished files of topics, as `TopicStore.sweep` does."""
         self._topics.sweep()
 
     def change(self, proposal: Proposal, edit: TopicEdit) -> TopicChange:
@@ -99,7 +99,7 @@ class TopicEdits:
         return State.UNDONE, ""
 
     def _written(self, proposal: Proposal, edit: TopicEdit, path: Path, present: str | None) -> str:
-        """Return the hash of a file's text if it is what writing the proposal gave; else nothing, as it is not known
+        """Return the hash of a file's text if it is what writing the proposal gave; else nothing, since it is not known
         what of it a person wrote.
         """
         former, is_kept = self._former(edit.former)

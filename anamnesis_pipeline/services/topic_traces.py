@@ -39,7 +39,7 @@ class TopicTraces:
     def remains(self, episodes: Sequence[Episode], private: Private) -> list[str]:
         """Return the lines of topic files, former texts and indexes that were written from episodes, and what to do.
 
-        :param private: of what is private only the number of lines is told.
+        :param private: what is private: only the number of its lines is returned.
         """
         hidden = [each for each in episodes if private.holds(each)]
         shown = list(self._traces([each for each in episodes if not private.holds(each)], private))

@@ -1,4 +1,4 @@
-"""The statements that are compared with one: those that share most with it, whatever else a project states."""
+"""The statements that are compared with one: those that share most with it, among all that a project states."""
 
 import random
 from collections.abc import Sequence

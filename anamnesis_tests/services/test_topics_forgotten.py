@@ -48,7 +48,7 @@ def test_lines_written_from_forgotten_episodes_are_named(home: Home) -> None:
     assert lessons_of(home).read_text().splitlines()[6].startswith(f"- {REFUSED}")
     assert any(place.startswith(wanted) for place in home.preview(session_id=SESSION).remains)
     assert any(place.startswith(wanted) for place in home.forget(session_id=SESSION).remains)
-    assert REFUSED in lessons_of(home).read_text(), "a person's file is left as it is"
+    assert REFUSED in lessons_of(home).read_text(), "a person's file is unchanged"
 
 
 def test_line_without_its_comment_is_named(home: Home) -> None:

@@ -64,7 +64,7 @@ def run(number: int, command: list[str]) -> None:
 
 
 def main() -> None:
-    """Run each command in a process of its own: all is imported already, which takes seconds."""
+    """Run each command in a separate process: all is imported already, which takes seconds."""
     for line in sys.stdin:
         number, *command = json.loads(line)
         child = os.fork()
