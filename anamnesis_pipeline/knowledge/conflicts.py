@@ -38,7 +38,7 @@ _REMOVES = re.compile(
 )
 """A request to remove something states nothing of it."""
 _WANTED = frozenset({"decision", "preference"})
-"""Types of notes that say how somebody wants it."""
+"""Types of notes that say how a person wants it."""
 _SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION, Signal.REQUEST)
 
 
