@@ -28,6 +28,8 @@ class Utterance:
     text: str
     at: datetime | None
     is_agents: bool = False
+    folder: str = ""
+    """The working directory."""
 
 
 def utterances_of(store: Store, session_id: str) -> Iterator[Utterance]:
@@ -65,4 +67,5 @@ def _of_part(part: Part, heads: Mapping[str, Episode]) -> Iterator[Utterance]:
             "".join(piece.text for piece in pieces),
             said_at(pieces[0].timestamp),
             is_agents=bool(part.agent_id),
+            folder=part.cwd,
         )

@@ -16,6 +16,7 @@ from anamnesis_pipeline.store.records.chat import ChatRecords
 from anamnesis_pipeline.store.records.consolidation import ConsolidationRecords
 from anamnesis_pipeline.store.records.context import ContextRecords
 from anamnesis_pipeline.store.records.documents import DocumentRecords
+from anamnesis_pipeline.store.records.entities import EntityRecords
 from anamnesis_pipeline.store.records.episodes import EpisodeRecords
 from anamnesis_pipeline.store.records.events import EventRecords
 from anamnesis_pipeline.store.records.exclusion import ExclusionRecords
@@ -53,6 +54,7 @@ class Store:
     statuses: StatusRecords
     observations: ObservationRecords
     proposals: ProposalRecords
+    entities: EntityRecords
     text: TextIndex
     vectors: VectorIndex
     spaces: SpaceRecords
@@ -99,6 +101,7 @@ class Store:
             statuses=StatusRecords(gateway),
             observations=ObservationRecords(gateway),
             proposals=ProposalRecords(gateway, native),
+            entities=EntityRecords(gateway),
             llm=LlmRecords(gateway),
             settings=SettingsRecords(gateway),
             exclusion=ExclusionRecords(gateway),

@@ -389,6 +389,21 @@ TABLES = (
         serial="number",
         wide=True,
     ),
+    # what sessions, notes and texts touch and name (`leaf`: what lookups begin with), and those to be read for it
+    table("unlinked", "origin", "source, noted int", [by("source origin")]),
+    table(
+        "mentions",
+        "number int",
+        "kind, name, leaf, relation, other, project, session_id, episode_id, message_id, at, place int, detail, folder",
+        [
+            by("kind leaf number"),
+            by("project kind name"),
+            by("session_id place"),
+            by("episode_id"),
+        ],
+        serial="number",
+        wide=True,
+    ),
     # proposals: `change`, `evidence` and `applied`, what undoing needs, are JSON; `record_id`: the note that accepting
     # posted
     table(

@@ -27,6 +27,7 @@ _LOOKING = frozenset(
     declare trap read
     """.split()
 )
+_MOVING = frozenset("find mkdir rmdir chmod chown touch rm cp mv ln xargs tee unzip tar sleep cd".split())
 _LOOKING_WORDS = frozenset(
     """
     show list ls status view get describe info log logs diff help version search inspect ps cat print tree outdated why
@@ -138,6 +139,11 @@ def script_of(text: str) -> str:
 def matters(script: str) -> bool:
     """Return whether a script changed, built or tested something, judging by its words."""
     return any(_acts(name, rest, words) for name, rest, words in commands_of(script))
+
+
+def is_telling(program: str) -> bool:
+    """Return whether a program does more than to show or move files, texts and processes."""
+    return program not in _LOOKING | _MOVING
 
 
 def shown(script: str) -> str:

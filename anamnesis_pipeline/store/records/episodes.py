@@ -14,9 +14,10 @@ from anamnesis_pipeline.model import HOLDING, Episode, EpisodeFilter, EpisodeHea
 from anamnesis_pipeline.store.contracts import Lacking, Native
 from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, batches, by_rows, can_be_stored
 from anamnesis_pipeline.store.records import chat, documents, events, exclusion, links, queries, session_notes
+from anamnesis_pipeline.store.records.entities import forget_mentions
 from anamnesis_pipeline.store.records.events import Happening, kind_of_edit
 from anamnesis_pipeline.store.records.links import Link
-from anamnesis_pipeline.store.records.observations import drop_unfounded, forget_evidence, note_unobserved
+from anamnesis_pipeline.store.records.observations import drop_unfounded, forget_evidence, note_changed
 from anamnesis_pipeline.store.records.parts import mark_published
 from anamnesis_pipeline.store.records.settings import read_aliases, store_name
 from anamnesis_pipeline.store.records.statuses import EDITED, STATUS_FIELDS, Cause, forget_history, set_status
@@ -500,7 +501,7 @@ def write_rows(tables: Tables, native: Native, written: Sequence[Written]) -> No
             )
         )
     native.note_lacking(tables, lacking)
-    note_unobserved(tables, [*new, *changed])
+    note_changed(tables, [*new, *changed])
     other = [e for e, _ in written if e.episode_id in held and held[e.episode_id]["content_hash"] != e.content_hash]
     if other:
         texts = {episode.episode_id: f"{episode.summary}\n{episode.raw_exchange}" for episode in other}
@@ -526,7 +527,8 @@ def remove_episodes(tables: Tables, native: Native, episode_ids: Iterable[str]) 
     links.release(tables, ids)
     forget_history(tables, ids)
     forget_subjects(tables, ids)
-    note_unobserved(tables, held)
+    note_changed(tables, held)
+    forget_mentions(tables, ids)
     remove_episodes(tables, native, forget_evidence(tables, ids))
     queries.remove_queries_of(tables, ids)
     chat.forget_messages_of(tables, ids)

@@ -12,7 +12,7 @@ from anamnesis_pipeline.store.values import instant, moment, sought
 _UNSEEN_KINDS = frozenset({"code", "session", "rolling"})
 """Kinds of episodes that repeat others, or hold no statement."""
 _BY_TIME = ("at", "number")
-_FIELDS = ("episode_id", "source", "session_id", "kind")
+ORIGIN_FIELDS = ("episode_id", "source", "session_id", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ObservationRecords:
     def note_all(self) -> None:
         """Let everything be observed again: the rules are others now."""
         with self._gateway.read() as tables:
-            origins = {_origin(row) for row in tables["episodes"].each({}, _FIELDS)}
+            origins = {origin_of(row) for row in tables["episodes"].each({}, ORIGIN_FIELDS)}
         write_all(self._gateway, sorted(origins - {""}), _note)
 
     def settle(self, of: Unobserved, found: Sequence[Observation]) -> int:
@@ -134,9 +134,11 @@ class ObservationRecords:
 # --- within a transaction --------------------------------------------------------------------------------
 
 
-def note_unobserved(tables: Tables, rows: Iterable[Row]) -> None:
-    """Let the sessions, notes and texts of these rows of episodes be observed again."""
-    _note(tables, sorted({_origin(row) for row in rows} - {""}))
+def note_changed(tables: Tables, rows: Iterable[Row]) -> None:
+    """Let the sessions, notes and texts of these rows of episodes be observed again, and what they touch be found."""
+    sources = {origin: row["source"] for row in rows if (origin := origin_of(row))}
+    _note(tables, sorted(sources))
+    note_unlinked(tables, sorted(sources.items()))
 
 
 def forget_evidence(tables: Tables, episode_ids: Collection[str]) -> list[str]:
@@ -176,6 +178,14 @@ def _drop(tables: Tables, proposal_ids: Collection[str]) -> list[str]:
     return posted
 
 
+def note_unlinked(tables: Tables, sources: Sequence[tuple[str, str]]) -> None:
+    """Let the mentions of these sessions, notes and texts (origin, source) be found again."""
+    if sources:
+        match = {"origin": {"$in": [origin for origin, _ in sources]}}
+        if tables["unlinked"].update(match, {}, add={"noted": 1}) < len(sources):
+            tables["unlinked"].add([{"origin": each, "source": source, "noted": 1} for each, source in sources])
+
+
 def _note(tables: Tables, origins: Sequence[str]) -> None:
     if origins:
         match = {"origin": {"$in": list(origins)}}
@@ -183,7 +193,7 @@ def _note(tables: Tables, origins: Sequence[str]) -> None:
             tables["unobserved"].add([{"origin": each, "noted": 1} for each in origins])
 
 
-def _origin(row: Mapping[str, str]) -> str:
+def origin_of(row: Mapping[str, str]) -> str:
     """Return the session of an episode of a log, the episode's own id if it is of none, or nothing if it is not
     observed.
     """
