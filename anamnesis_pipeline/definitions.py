@@ -9,6 +9,7 @@ from anamnesis_pipeline.defs.documents import documents
 from anamnesis_pipeline.defs.drift_report import drift_report
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
+from anamnesis_pipeline.defs.entities import entities
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, dream, embed, index, ingest, review
@@ -37,6 +38,7 @@ ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
     summaries,
     episodes,
     session_summaries,
+    entities,
     *POSTED.values(),
     embeddings,
     vector_index,

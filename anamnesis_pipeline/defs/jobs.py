@@ -11,7 +11,9 @@ is requested again and resumes."""
 
 ingest = dg.define_asset_job(
     "ingest",
-    dg.AssetSelection.assets("crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"),
+    dg.AssetSelection.assets(
+        "crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries", "entities"
+    ),
     partitions_def=SOURCES,
     description="Read what is new in one source and make it searchable by its words.",
     tags={**tagged("ingest"), "dagster/max_runtime": str(INGEST_MAX_S)},

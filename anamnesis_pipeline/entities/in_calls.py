@@ -33,6 +33,7 @@ _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 _TEXTS = PERSONS | {SegmentKind.STATEMENT, SegmentKind.PLAN}
 _EDITS = re.compile(r"(?:\w*__)?(?:(?:Multi|Notebook)?Edit|Write|str_replace\w*|write_file|edit_file)\n")
 _FILE = re.compile(r"^(?:file_path|notebook_path|path): ([^\n]+)", re.MULTILINE)
+_DESCRIBED = re.compile(r"^description: ([^\n]{1,200})", re.MULTILINE)
 _MCP = re.compile(r"mcp__([\w-]+?)__(\w+)")
 _DEFINES = re.compile(
     r"""^[ \t]*
@@ -186,10 +187,12 @@ def _commands(call: Utterance, place: int) -> Iterator[Mention]:
     """Yield the commands of a call, the packages that they install and the hosts that they reach."""
     script = commands.script_of(call.text)
     detail = script.strip()[:MAX_DETAIL_CHARS]
+    said = found[1].strip() if (found := _DESCRIBED.search(call.text)) else ""
     for name, program in dict.fromkeys(command_names(script)):
         if commands.is_telling(program):
             yield replace(
-                _mention(EntityKind.COMMAND, name, Relation.RAN, call, place, detail=detail), folder=call.folder
+                _mention(EntityKind.COMMAND, name, Relation.RAN, call, place, detail=detail, other=said),
+                folder=call.folder,
             )
             yield _mention(EntityKind.TOOL, program, Relation.RAN, call, place)
     for program, rest, _ in commands.commands_of(script):

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
+from anamnesis_pipeline.entities.linking import Linked, link
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
 from anamnesis_pipeline.llm import extractive
-from anamnesis_pipeline.model import Source
+from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
 from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules
 from anamnesis_pipeline.parsing.claude_logs.value import WEIGHTS
@@ -228,6 +229,7 @@ class SourceReport:
     summaries: SummaryReport
     episodes: EpisodeReport
     sessions: SessionReport
+    linked: Linked
 
 
 def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
@@ -240,6 +242,7 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
         pipeline.summarize_parts(source),
         pipeline.publish(source),
         pipeline.summarize_sessions(source),
+        link(pipeline.store, [source.key, *RESERVED_SOURCES]),
     )
 
 

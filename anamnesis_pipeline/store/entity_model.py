@@ -55,8 +55,9 @@ class Entity:
 class Mention:
     """A thing in an episode.
 
-    `other`: the name of a second thing, where the relation has one. `detail`: verbatim; the script of a command, the
-    line of an error. `folder`: where a command ran. `place`: order within the session.
+    `other`: the name of a second thing, where the relation has one; of a command: what Claude said that it does.
+    `detail`: verbatim; the script of a command, the line of an error. `folder`: where a command ran. `place`: order
+    within the session.
     """
 
     kind: EntityKind

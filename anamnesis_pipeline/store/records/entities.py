@@ -80,6 +80,15 @@ class EntityRecords:
             match |= self._of_projects(projects)
         return self._found(match, order=["-number"], limit=limit)
 
+    def ran(self, limit: int, *, projects: Collection[str] = ()) -> list[Mention]:
+        """Return the commands that succeeded or failed, the newest stored first.
+
+        :param projects: names as stored; empty: all.
+        """
+        match: dict[str, object] = {"kind": EntityKind.COMMAND.value, "relation": {"$in": ["failed", "ran"]}}
+        match |= self._of_projects(projects) if projects else {}
+        return self._found(match, order=["-number"], limit=limit)
+
     def of_episodes(self, episode_ids: Collection[str]) -> list[Mention]:
         """Return the mentions in these episodes, in order."""
         with self._gateway.read() as tables:

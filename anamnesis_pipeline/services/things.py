@@ -1,0 +1,316 @@
+"""What is recorded of one thing: who changed a file or symbol and why, what ended an error, how a command is run.
+
+It answers from the structure of tool calls, so it says nothing where nothing was done. No LLM is asked.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from anamnesis_pipeline.entities.in_calls import FIX_WITHIN
+from anamnesis_pipeline.entities.naming import command_names, is_same_file
+from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
+from anamnesis_pipeline.model import Episode, EpisodeHead
+from anamnesis_pipeline.parsing.claude_logs.projects import project_label
+from anamnesis_pipeline.parsing.text.plain_text import shortened
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.search.words import content_words
+from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.entity_model import EntityKind, Mention, Relation
+from anamnesis_pipeline.store.knowledge_model import Observation, Signal
+from anamnesis_pipeline.store.records.entities import leaf_of
+
+MAX_MENTIONS = 2_000
+"""Mentions of one thing that are looked at, the newest."""
+MAX_COMMANDS = 4_000
+"""Invocations of a project among which a task is looked for, the newest."""
+MAX_OF_SESSION = 2_000
+MAX_TRIED = 6
+MAX_QUOTES = 3
+MAX_EPISODES = 50
+MAX_WHY_CHARS = 200
+MAX_ALIKE = 3
+SAME_ERROR = 0.7
+"""Least share of the words of two signatures that they have in common, for one error told in two ways."""
+ENOUGH_WORDS = 0.6
+"""Least share of the weight of a task's words that its command, script or description has."""
+_ACTS = frozenset({Relation.EDITED, Relation.RAN})
+_DECIDED = frozenset({Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION, Signal.FACT})
+_PATH = re.compile(r"[\w~@.+-]*[/\\][^\s]*|[\w@+-]+(?:\.[\w-]+)*\.\w{1,8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where it is asked. `projects`: stored names; none: in all. `included`: private projects and sources that are
+    shown, too; `*`: all.
+    """
+
+    projects: tuple[str, ...] = ()
+    private: Private = NOTHING_PRIVATE
+    included: tuple[str, ...] = ()
+
+    def shows(self, episode: Episode | EpisodeHead) -> bool:
+        """Return whether an episode may be shown there."""
+        if not self.private.holds(episode) or "*" in self.included:
+            return True
+        return episode.source in self.included or not self.private.withholds(episode.project, self.included)
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one session did to a file or symbol, or decided about it.
+
+    `names`: under which it was touched. `edits`: how many. `why`: what the session was asked before the first edit.
+    `decided`: verbatim; `rejected`: what a person corrected or took back there, verbatim.
+    """
+
+    session_id: str
+    project: str
+    machine: str
+    first: datetime | None
+    last: datetime | None
+    names: tuple[str, ...]
+    edits: int
+    why: str
+    episode_ids: tuple[str, ...]
+    decided: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """An error in one session: its line, the command that failed, what was tried, and what ended it, verbatim.
+
+    `ended`: files and commands between the error and the success of what had failed; `told`: how Claude explained it.
+    Both empty: it is not known to have ended there.
+    """
+
+    session_id: str
+    project: str
+    at: datetime | None
+    episode_id: str
+    line: str
+    command: str = ""
+    tried: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    told: str = ""
+
+
+@dataclass(slots=True)
+class Invocation:
+    """A script that ran: where, how often it succeeded and failed, when and in which session it did so last."""
+
+    script: str
+    folder: str
+    said: str
+    project: str
+    succeeded: int = 0
+    failed: int = 0
+    last: datetime | None = None
+    session_id: str = ""
+    episode_id: str = ""
+    names: set[str] = field(default_factory=set)
+
+
+def touched(store: Store, asked: str, where: Where, most: int) -> list[Touched]:
+    """Return the sessions that changed a file or symbol, the newest first, then those that only decided about it.
+
+    :param asked: a path, a piece of one, or the name of a symbol.
+    :param most: maximum number.
+    """
+    found = [each for each in _named(store, asked.strip().strip("`'\"()"), where) if each.session_id]
+    sessions: dict[str, list[Mention]] = {}
+    for each in found:
+        sessions.setdefault(each.session_id, []).append(each)
+    said = {each: _said_about(store, mentions) for each, mentions in sessions.items()}
+    edited = [each for each, mentions in sessions.items() if any(m.relation is Relation.EDITED for m in mentions)]
+    decided = [each for each in sessions if each not in edited and said[each]]
+    ordered = [*sorted(edited, key=lambda each: _last(sessions[each]), reverse=True)]
+    ordered += sorted(decided, key=lambda each: _last(sessions[each]), reverse=True)
+    return [_touched(store, each, sessions[each], said[each]) for each in ordered[:most]]
+
+
+def mended(store: Store, asked: str, where: Where, most: int) -> list[Mended]:
+    """Return the sessions in which an error occurred, those that ended it first, then the newest.
+
+    :param asked: an error, or an output that has one.
+    :param most: maximum number.
+    """
+    line = error_line(asked) or next((each.strip() for each in asked.splitlines() if each.strip()), "")
+    found = _errors(store, signature_of(line), where)
+    latest: dict[str, Mention] = {}
+    for each in found:
+        latest.setdefault(each.session_id, each)
+    told = [_mended(store, each) for each in list(latest.values())[: most * 2]]
+    return sorted(told, key=lambda each: not (each.ended or each.told))[:most]
+
+
+def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invocation]:
+    """Return how a command or task was run, what succeeded and suits best first.
+
+    :param asked: a command, or a task in words.
+    :param most: maximum number.
+    """
+    rows = _invoked(store, where)
+    known = {name.partition(" ")[0] for each in rows for name in each.names}
+    names = [name for name, program in command_names(asked) if program in known]
+    if names:
+        wanted = set(asked.split())
+        scored = [
+            (len(wanted & set(each.script.split())) / len(wanted), each)
+            for each in rows
+            if each.names.intersection(names)
+        ]
+    else:
+        scored = _suiting(asked, rows)
+    succeeded = [(score, each) for score, each in scored if each.succeeded]
+    ordered = sorted(succeeded, key=lambda each: (each[0], each[1].succeeded, each[1].last or _NEVER), reverse=True)
+    return [each for _, each in ordered[:most]]
+
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def _last(mentions: Sequence[Mention]) -> datetime:
+    return max((each.at or _NEVER for each in mentions), default=_NEVER)
+
+
+def _shown(store: Store, found: Sequence[Mention], where: Where) -> list[Mention]:
+    heads = store.episodes.heads(list({each.episode_id for each in found}))
+    return [each for each in found if each.episode_id in heads and where.shows(heads[each.episode_id])]
+
+
+# --- files and symbols -----------------------------------------------------------------------------------
+
+
+def _named(store: Store, asked: str, where: Where) -> list[Mention]:
+    """Return the mentions of a file, or of a symbol if no file has this name, the newest stored first."""
+    path = project_label(asked)
+    if _PATH.fullmatch(asked):
+        leaf = leaf_of(EntityKind.FILE, path)
+        found = store.entities.named(EntityKind.FILE, leaf, MAX_MENTIONS, projects=where.projects)
+        if files := _shown(store, [each for each in found if is_same_file(each.name, path)], where):
+            return files
+    symbol = asked.replace("::", ".").removesuffix("()").rpartition(".")[2]
+    found = store.entities.named(EntityKind.SYMBOL, symbol.lower(), MAX_MENTIONS, projects=where.projects)
+    return _shown(store, [each for each in found if each.name == symbol], where)
+
+
+def _said_about(store: Store, mentions: Sequence[Mention]) -> list[Observation]:
+    """Return what was decided or corrected where a thing is named, or right after it was edited."""
+    episodes = dict.fromkeys(each.episode_id for each in mentions)
+    leaves = {leaf_of(each.kind, each.name) for each in mentions}
+    said = [each for episode in list(episodes)[-MAX_EPISODES:] for each in store.observations.of_episode(episode)]
+    decided = [each for each in said if each.signal in _DECIDED]
+    return [each for each in decided if any(leaf in f"{each.quote} {each.answer}".lower() for leaf in leaves)]
+
+
+def _touched(store: Store, session_id: str, mentions: Sequence[Mention], said: Sequence[Observation]) -> Touched:
+    edits = sorted((m for m in mentions if m.relation is Relation.EDITED), key=lambda each: each.place)
+    shown = edits or sorted(mentions, key=lambda each: each.place)
+    episodes = list(dict.fromkeys(each.episode_id for each in shown))
+    first = store.episodes.get(episodes[:1]).get(episodes[0])
+    parts = store.forgetting.parts(episodes[:1])
+    return Touched(
+        session_id,
+        shown[0].project,
+        first.machine if first else "",
+        min((each.at for each in shown if each.at), default=None),
+        max((each.at for each in shown if each.at), default=None),
+        tuple(dict.fromkeys(each.name for each in shown)),
+        len(edits),
+        shortened(parts[0].prompt if parts else first.summary if first else "", MAX_WHY_CHARS),
+        tuple(episodes),
+        _quotes(each for each in said if each.signal is not Signal.CORRECTION),
+        _quotes(each for each in said if each.signal is Signal.CORRECTION),
+    )
+
+
+def _quotes(said: Iterable[Observation]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.quote for each in said))[:MAX_QUOTES]
+
+
+# --- errors ----------------------------------------------------------------------------------------------
+
+
+def _errors(store: Store, signature: str, where: Where) -> list[Mention]:
+    """Return the occurrences of an error, the newest stored first; told in other words if it never occurred so."""
+    if not signature:
+        return []
+    found = store.entities.named(EntityKind.ERROR, signature.lower(), MAX_MENTIONS, projects=where.projects)
+    if not found:
+        words = set(signature.split())
+        known = {name for each in where.projects for _, name, *_ in store.entities.counted(each, [EntityKind.ERROR])}
+        alike = {name: _alike(words, set(name.split())) for name in known}
+        for name, share in sorted(alike.items(), key=lambda each: -each[1])[:MAX_ALIKE]:
+            if share >= SAME_ERROR:
+                found += store.entities.named(EntityKind.ERROR, name.lower(), MAX_MENTIONS, projects=where.projects)
+    return _shown(store, found, where)
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other)
+
+
+def _mended(store: Store, error: Mention) -> Mended:
+    """Return what was done after an error in its session."""
+    session = store.entities.of_session(error.session_id, MAX_OF_SESSION)
+    same = [each for each in session if each.kind is EntityKind.ERROR and each.name == error.name]
+    first = min((each.place for each in same), default=error.place)
+    ended = [each for each in session if each.relation is Relation.FIXED and each.other == error.name]
+    until = max((each.place for each in ended), default=first + FIX_WITHIN)
+    acts = [each for each in session if first < each.place <= until and each.relation in _ACTS]
+    failed = [e for e in session if e.kind is EntityKind.COMMAND and e.relation is Relation.FAILED and e.place <= first]
+    observed = store.observations.same(Signal.ERROR, error.name, MAX_OF_SESSION)
+    told = next((each.answer for each in observed if each.session_id == error.session_id and each.answer), "")
+    did_end = tuple(dict.fromkeys(each.detail or each.name for each in ended))
+    return Mended(
+        error.session_id,
+        error.project,
+        error.at,
+        error.episode_id,
+        same[0].detail if same else error.detail,
+        failed[-1].detail if failed else "",
+        tuple(dict.fromkeys(e.detail or e.name for e in acts if (e.detail or e.name) not in did_end))[:MAX_TRIED],
+        did_end,
+        told,
+    )
+
+
+# --- commands --------------------------------------------------------------------------------------------
+
+
+def _invoked(store: Store, where: Where) -> list[Invocation]:
+    """Return the scripts that ran, each once for each folder, the newest first."""
+    found: dict[tuple[str, str, str], Invocation] = {}
+    for each in _shown(store, store.entities.ran(MAX_COMMANDS, projects=where.projects), where):
+        key = (each.project, each.folder, each.detail)
+        row = found.setdefault(key, Invocation(each.detail, each.folder, each.other, each.project))
+        row.names.add(each.name)
+        if each.relation is Relation.RAN:
+            row.succeeded += 1
+            row.session_id, row.episode_id = row.session_id or each.session_id, row.episode_id or each.episode_id
+            row.last = row.last or each.at
+        else:
+            row.failed += 1
+    return list(found.values())
+
+
+def _suiting(task: str, rows: Sequence[Invocation]) -> list[tuple[float, Invocation]]:
+    """Return the share of a task's words that each invocation has, rare words weighing more, where it is enough."""
+    texts = [_stems(f"{each.script} {each.said}") for each in rows]
+    counts = Counter(word for text in texts for word in text)
+    wanted = {stem: 1 / (1 + counts[stem]) ** 0.5 for stem in _stems(task)}
+    whole = sum(wanted.values())
+    shares = [sum(wanted[word] for word in text if word in wanted) / whole if whole else 0.0 for text in texts]
+    return [(share, each) for share, each in zip(shares, rows, strict=True) if share >= ENOUGH_WORDS]
+
+
+def _stems(text: str) -> frozenset[str]:
+    words = [word for token in content_words(text) for word in _WORD.findall(token.lower())]
+    return frozenset(re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 4 else word for word in words)
+
+
+_WORD = re.compile(r"[^\W_]+")
