@@ -30,7 +30,7 @@ _FILE = re.compile(
     r"(?<![\w/.@-])[\w-]+(?:\.[\w-]+)*"
     r"\.(?:py|ts|tsx|jsx|rs|go|java|rb|php|cs|cpp|swift|kt|sql|sh|toml|ya?ml)\b(?![\w/(])"
 )
-_PRODUCT = re.compile(r"[A-Za-z]+\.(?:js|io|ai)|dist|build")
+_PRODUCT = re.compile(r"[A-Za-z]+\.(?:js|io|ai)|dist|build|lib|src")
 """What may be a library or a folder of products as well."""
 _SYMBOL = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w{2,})(\(\))?")
 _SEVERAL_WORDS = re.compile(r"[a-z0-9]_[a-z0-9]|[a-z][A-Z]", re.ASCII)
@@ -39,10 +39,10 @@ _MAIL = re.compile(r"(?<![\w.+/:-])[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}(?!
 _SIGNED = re.compile(
     r"(?:Co-Authored-By|Signed-off-by|Author|Reported-by):\s*([^\n<]{2,60}?)\s*<[^\n>]+@", re.IGNORECASE
 )
-_KEY = re.compile(r"(?<![\w./#-])([A-Z][A-Z0-9]{1,9}-\d{1,6})(?![\w-]|\.\d)")
+_KEY = re.compile(r"(?<![\w./#-])([A-Z]{2,10}-\d{1,6})(?![\w-]|\.\d)")
 _NO_TICKET = re.compile(
     r"(?:UTF|ISO|SHA|MD|RFC|CVE|ISBN|RTX|GTX|GPT|BM|EU|US|AES|RSA|TLS|HTTP|IPV|IPv|COVID|CP|KOI|GB|BASE|PEP|ADR|INT|UINT"
-    r"|FP|BF|MP|EN|DIN|IEEE|ANSI|ES|ECMA|PHP|CPU|GPU|V|M|F|X|Q|T|P|K|R|C|RC|L|H)-\d+"
+    r"|DNS|HTTP|TCP|UDP|FP|BF|MP|EN|DIN|IEEE|ANSI|ES|ECMA|PHP|CPU|GPU|V|M|F|X|Q|T|P|K|R|C|RC|L|H)-\d+"
 )
 _ISSUE = re.compile(
     r"\b(?:issue|PR|pull request|ticket|bug|MR|merge request)s?\s+#?(?P<number>\d{1,6})\b"
@@ -139,7 +139,7 @@ def _of_code(found: re.Match[str]) -> Iterator[tuple[int, EntityKind, str]]:
         yield at, EntityKind.FILE, path
     elif pinned := _PINNED.fullmatch(code):
         yield at, EntityKind.PACKAGE, pinned[1].lower()
-    elif (symbol := _SYMBOL.fullmatch(code)) and (symbol[2] or _SEVERAL_WORDS.search(symbol[1])):
+    elif (symbol := _SYMBOL.fullmatch(code)) and len(symbol[1]) > 3 and (symbol[2] or _SEVERAL_WORDS.search(symbol[1])):
         yield at, EntityKind.SYMBOL, symbol[1]
     elif _is_address(code):
         yield at, EntityKind.HOST, code

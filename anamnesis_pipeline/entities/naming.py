@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from anamnesis_pipeline.knowledge.claims import path_of
@@ -19,6 +20,11 @@ _GROUPS = frozenset(
     "workspace tool pip".split()
 )
 """Subcommands whose next word says what they do, as in `npm run build`."""
+_SWITCHES = frozenset(
+    "-q -v -vv -y -s -x -B -U -it -i -t -d --silent --quiet --verbose --yes --strict --user --release --all".split()
+)
+"""Options after which no value follows; the word after another one may be its value."""
+_DATA = re.compile(r"\.(?:json|zip|ya?ml|toml|txt|csv|xml|lock|conf|tar|gz|html|db|sql)$")
 _MODULES = frozenset({"-m"})
 
 
@@ -92,11 +98,15 @@ def _subcommand(program: str, rest: Sequence[str]) -> list[str]:
             if not word.startswith("-"):
                 return [PurePosixPath(word).name] if "." in word else []
         return []
-    told = [word for word in rest if not word.startswith("-")]
+    told = [word for before, word in pairwise(["", *rest]) if not word.startswith("-") and not _takes_value(before)]
     if not told or program in _WITH_OPERANDS:
         return []
     most = 2 if told[0] in _GROUPS else 1
-    return [word for word in told[:most] if _DOES.fullmatch(word) and not path_of(word)]
+    return [word for word in told[:most] if _DOES.fullmatch(word) and not path_of(word) and not _DATA.search(word)]
+
+
+def _takes_value(option: str) -> bool:
+    return option.startswith("-") and "=" not in option and option not in _SWITCHES
 
 
 _WITH_OPERANDS = frozenset(

@@ -48,6 +48,11 @@ _SWALLOWED = re.compile(
     re.IGNORECASE,
 )
 
+_NONE = re.compile(
+    r"\b(?:errors?|failures?|failed)\s?[=:]\s?0\b|\b(?:0|no) (?:errors?|failures?|failed)\b", re.IGNORECASE
+)
+"""A count of none."""
+
 _TIME = r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
 _ADDRESS = r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=\w*\d)[0-9a-f]{7,}\b|\b\d{6,}\b"
 _PLACE = r"(\.[A-Za-z]{1,4})(?::\d+)+|\bline \d+\b(?:, column \d+)?"
@@ -72,7 +77,7 @@ def error_line(output: str) -> str:
         bare = _ANSI.sub("", line).strip()
         if not bare or len(line) > MAX_LINE_CHARS or _SWALLOWED.match(bare) or _OF_TEST.search(bare):
             continue
-        if _TELLING.search(bare) and signature_of(bare):
+        if _TELLING.search(bare) and not _NONE.search(bare) and signature_of(bare):
             its = 3 if _CLASSED.search(bare) else 2 if _MARKED.search(bare) else 1
             # the cause stands at the end of a traceback, and at the beginning of what a compiler says
             if its > rank or its == rank == 3:

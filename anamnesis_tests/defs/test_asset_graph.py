@@ -35,6 +35,7 @@ GRAPH = {
     "summaries": ({"exchanges", "documents"}, SOURCES),
     "episodes": ({"exchanges", "documents", "summaries"}, SOURCES),
     "session_summaries": ({"episodes"}, SOURCES),
+    "entities": ({"episodes"}, SOURCES),
     **dict.fromkeys(POSTED, (set[str](), None)),
     "embeddings": ({"episodes", "session_summaries", *POSTED}, SPACE_BY_SOURCE),
     "vector_index": ({"embeddings"}, SPACES),
@@ -47,7 +48,7 @@ GRAPH = {
     "drift_report": ({"episodes"}, None),
 }
 JOBS = {
-    "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"},
+    "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries", "entities"},
     "embed": {"embeddings"},
     "index": {"vector_index"},
     "draw_map": {"memory_map"},
