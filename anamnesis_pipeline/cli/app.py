@@ -36,6 +36,7 @@ from anamnesis_pipeline.cli import search as search_command
 from anamnesis_pipeline.cli import status as status_command
 from anamnesis_pipeline.cli import summaries as summaries_command
 from anamnesis_pipeline.cli.archive import archive_app
+from anamnesis_pipeline.cli.codebase import codebase as codebase_command
 from anamnesis_pipeline.cli.copies import backup, migrate, restore
 from anamnesis_pipeline.cli.drift import drift as drift_command
 from anamnesis_pipeline.cli.exporting import export, import_file
@@ -105,6 +106,7 @@ app.command("show")(show_command)
 app.command("topics")(topics_command)
 app.command("lessons")(lessons_command)
 app.command("drift")(drift_command)
+app.command("codebase")(codebase_command)
 app.command("install")(install_command)
 app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")

@@ -41,6 +41,7 @@ from anamnesis_pipeline.sidecar.present_problems import Growth
 from anamnesis_pipeline.sidecar.resources import Resources
 from anamnesis_pipeline.sidecar.routes import brief as brief_routes
 from anamnesis_pipeline.sidecar.routes import chat as chat_routes
+from anamnesis_pipeline.sidecar.routes import codebase as codebase_routes
 from anamnesis_pipeline.sidecar.routes import consolidation as consolidation_routes
 from anamnesis_pipeline.sidecar.routes import context as context_routes
 from anamnesis_pipeline.sidecar.routes import crawler as crawler_routes
@@ -106,6 +107,7 @@ _ROUTERS = (
     proposals_routes.router,
     topics_routes.router,
     drift_routes.router,
+    codebase_routes.router,
     upload_routes.router,
     episodes_routes.router,
     exclusion_routes.router,

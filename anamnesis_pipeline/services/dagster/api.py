@@ -21,6 +21,7 @@ ASSET_PAGES = {
     "summaries": "/dashboard/logs",
     "episodes": "/dashboard/episodes",
     "session_summaries": "/dashboard/sessions",
+    "entities": "/dashboard/entities",
     "posted_notes": "/dashboard/episodes",
     "uploaded_documents": "/dashboard/sources",
     "chat_answers": "/chat",

@@ -54,6 +54,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/skills": {"query": ASKED},
     "GET /api/pointers": {},
     "GET /api/drift": {},
+    "GET /api/codebase": {"project": "open"},
     "GET /dashboard/drift": {},
     "GET /dashboard/topics": {},
     "GET /dashboard/review": {"state": "all"},
