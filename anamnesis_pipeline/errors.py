@@ -181,6 +181,20 @@ class ProposalNotFound(GiveUp):
     """
 
 
+class EntityNotFound(GiveUp):
+    """No file, command or other thing is known by this name.
+
+    `anamnesis entities NAME` lists similar names.
+    """
+
+
+class EntityConflict(GiveUp):
+    """Two names lead to each other already, or the most names that are kept are stored.
+
+    Delete the alias that the message names first.
+    """
+
+
 class TopicChanged(GiveUp):
     """A topic file was changed since its new text was made.
 

@@ -1,5 +1,6 @@
 """Things that sessions, notes and documents touch or name: files, commands, errors, hosts and others. Pure."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -77,3 +78,59 @@ class Mention:
     def entity(self) -> Entity:
         """The thing itself."""
         return Entity(self.kind, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityName:
+    """What a person decided: in a project, `entity` is another name, or another kind, of `canonical`."""
+
+    project: str
+    entity: Entity
+    canonical: Entity
+    at: datetime
+
+
+class Names:
+    """What things are called, by what people decided. Names are compared in any case."""
+
+    def __init__(self, given: Iterable[EntityName] = ()) -> None:
+        self._canonical = {_key(each.project, each.entity): each for each in sorted(given, key=lambda each: each.at)}
+
+    def all(self) -> list[EntityName]:
+        """Return the decisions, by project, kind and name."""
+        return sorted(self._canonical.values(), key=lambda each: (each.project, each.entity.kind, each.entity.name))
+
+    def of(self, project: str, entity: Entity) -> Entity:
+        """Return the thing that a name leads to, its own if nobody decided on it.
+
+        Names of projects that were merged can lead in a circle: all of these are the first of it by kind and name.
+        """
+        path = self.path(project, entity)
+        if path[-1] in path[:-1]:
+            return min(path[path.index(path[-1]) :], key=lambda each: (each.kind, each.name))
+        return path[-1]
+
+    def path(self, project: str, entity: Entity) -> list[Entity]:
+        """Return a thing and those that its name leads to, in order; the last of a circle is in it twice."""
+        path = [entity]
+        while (decided := self._canonical.get(_key(project, path[-1]))) is not None:
+            path.append(decided.canonical)
+            if path[-1] in path[:-1]:
+                break
+        return path
+
+    def aliases(self, entity: Entity) -> list[EntityName]:
+        """Return the decisions by which other names lead to a thing, in any project."""
+        return [each for each in self.all() if self.of(each.project, each.entity) == entity]
+
+    def called(self, name: str) -> list[EntityName]:
+        """Return the decisions on a name, of any project and kind."""
+        return [each for each in self.all() if each.entity.name.lower() == name.lower()]
+
+    def kinds(self, kinds: Collection[EntityKind]) -> set[EntityKind]:
+        """Return these kinds, and those whose things may be of these kinds by decision."""
+        return {*kinds, *(each.entity.kind for each in self.all() if self.of(each.project, each.entity).kind in kinds)}
+
+
+def _key(project: str, entity: Entity) -> tuple[str, EntityKind, str]:
+    return project, entity.kind, entity.name.lower()

@@ -404,6 +404,8 @@ TABLES = (
         serial="number",
         wide=True,
     ),
+    # what people call things: `name` (`folded`: in small letters) of a project is `canonical`, of that kind
+    table("entity_names", "project, kind, folded", "name, canonical, canonical_kind, at"),
     # proposals: `change`, `evidence` and `applied`, what undoing needs, are JSON; `record_id`: the note that accepting
     # posted
     table(
