@@ -39,6 +39,8 @@ from anamnesis_pipeline.cli.archive import archive_app
 from anamnesis_pipeline.cli.codebase import codebase as codebase_command
 from anamnesis_pipeline.cli.copies import backup, migrate, restore
 from anamnesis_pipeline.cli.drift import drift as drift_command
+from anamnesis_pipeline.cli.entities import entities as entities_command
+from anamnesis_pipeline.cli.entities import entity as entity_command
 from anamnesis_pipeline.cli.exporting import export, import_file
 from anamnesis_pipeline.cli.gc import gc
 from anamnesis_pipeline.cli.install import install as install_command
@@ -107,6 +109,8 @@ app.command("topics")(topics_command)
 app.command("lessons")(lessons_command)
 app.command("drift")(drift_command)
 app.command("codebase")(codebase_command)
+app.command("entities")(entities_command)
+app.command("entity")(entity_command)
 app.command("install")(install_command)
 app.command("uninstall")(uninstall_command)
 app.add_typer(uploads_app, name="uploads")

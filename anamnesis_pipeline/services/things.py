@@ -15,7 +15,7 @@ from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.plain_text import shortened
-from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.search.project_labels import ALL, NOTHING_PRIVATE, Private, is_private
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import EntityKind, Mention, Relation
@@ -53,9 +53,21 @@ class Where:
 
     def shows(self, episode: Episode | EpisodeHead) -> bool:
         """Return whether an episode may be shown there."""
-        if not self.private.holds(episode) or "*" in self.included:
-            return True
-        return episode.source in self.included or not self.private.withholds(episode.project, self.included)
+        return self.names(episode.project) or not (
+            episode.source in self.hidden_sources or self.private.is_of(episode.project)
+        )
+
+    def names(self, project: str) -> bool:
+        """Return whether all of a project is shown: it is named."""
+        return ALL in self.included or (bool(project) and is_private(project, self.included))
+
+    @property
+    def hidden_sources(self) -> frozenset[str]:
+        """The keys of the private sources that are not named."""
+        if ALL in self.included:
+            return frozenset()
+        sources = self.private.sources
+        return frozenset(s.key for s in sources if s.key not in self.included and s.spec not in self.included)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from anamnesis_pipeline.sidecar.routes import crawler_config as crawler_config_r
 from anamnesis_pipeline.sidecar.routes import dashboard as dashboard_routes
 from anamnesis_pipeline.sidecar.routes import drift as drift_routes
 from anamnesis_pipeline.sidecar.routes import embedding as embedding_routes
+from anamnesis_pipeline.sidecar.routes import entities as entities_routes
 from anamnesis_pipeline.sidecar.routes import episodes as episodes_routes
 from anamnesis_pipeline.sidecar.routes import exclusion as exclusion_routes
 from anamnesis_pipeline.sidecar.routes import export as export_routes
@@ -108,6 +109,7 @@ _ROUTERS = (
     topics_routes.router,
     drift_routes.router,
     codebase_routes.router,
+    entities_routes.router,
     upload_routes.router,
     episodes_routes.router,
     exclusion_routes.router,

@@ -34,6 +34,7 @@ TAGS = [
     {"name": "sessions", "description": "Sessions of Claude Code, each from its first prompt to its outcome."},
     {"name": "proposals", "description": "Changes of what holds: proposed by detectors, decided by people."},
     {"name": "topics", "description": "What holds: topics, lessons, pinned preferences and pointers."},
+    {"name": "entities", "description": "Files, commands, errors and other things, and what they have in common."},
     {"name": "context", "description": "What a session receives: quotes for its prompt, or the state of its project."},
     {"name": "memory", "description": "Pairs of a question and its answer, from any client."},
     {"name": "projects", "description": "Projects and their folders."},

@@ -1,6 +1,6 @@
 """Contract: what people call things is applied when mentions are read, and can be taken back."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -10,19 +10,10 @@ from anamnesis_pipeline.errors import EntityConflict
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import Entity, EntityKind, EntityName, Mention, Names, Relation
 from anamnesis_pipeline.store.records import entities
-from anamnesis_pipeline.store.records.observations import Unobserved
 from anamnesis_pipeline.store.records.settings import PROJECT_ALIASES
-from anamnesis_tests.support.samples import put
+from anamnesis_tests.support.mentioned import NOW, SHOP, file, touch
 
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
-OLD, NEW = Entity(EntityKind.FILE, "src/pay.py"), Entity(EntityKind.FILE, "src/billing.py")
-SHOP = "acme/shop"
-
-
-def touch(store: Store, episode_id: str, *things: Entity, project: str = SHOP, source: str = "direct") -> None:
-    put(store, episode_id, "a text", project=project, source=source)
-    found = [Mention(each.kind, each.name, Relation.EDITED, episode_id, project, at=NOW) for each in things]
-    store.entities.settle(Unobserved(episode_id, 1), found)
+OLD, NEW = file("src/pay.py"), file("src/billing.py")
 
 
 def decide(store: Store, entity: Entity, canonical: Entity, project: str = SHOP) -> None:
@@ -49,14 +40,14 @@ def test_merged_file_is_found_by_its_canonical_name_only(store: Store) -> None:
 def test_deleting_an_alias_restores_what_was_found(store: Store) -> None:
     touch(store, "one", OLD)
     decide(store, OLD, NEW)
-    assert store.entities.unname(SHOP, Entity(EntityKind.FILE, "SRC/PAY.py"))
+    assert store.entities.unname(SHOP, file("SRC/PAY.py"))
     assert not store.entities.unname(SHOP, OLD)
     assert store.entities.tally() == {(SHOP, OLD): 1}
 
 
 def test_alias_is_known_in_any_case(store: Store) -> None:
     touch(store, "one", NEW)
-    decide(store, Entity(EntityKind.FILE, "Billing"), NEW)
+    decide(store, file("Billing"), NEW)
     assert store.entities.known("bILLING") == {(SHOP, NEW): 1}
     assert store.entities.known("billing.py") == {(SHOP, NEW): 1}
     assert store.entities.known("bill") == {}
@@ -89,7 +80,7 @@ def test_names_follow_a_project_that_is_called_otherwise(store: Store) -> None:
 
 
 def test_circle_of_names_is_refused(store: Store) -> None:
-    third = Entity(EntityKind.FILE, "src/third.py")
+    third = file("src/third.py")
     decide(store, OLD, NEW)
     decide(store, NEW, third)
     for canonical in (OLD, NEW, third):
@@ -99,10 +90,9 @@ def test_circle_of_names_is_refused(store: Store) -> None:
 
 
 def test_fixed_error_is_read_under_its_canonical_name(store: Store) -> None:
-    put(store, "one", "a text", project=SHOP)
     error = Entity(EntityKind.ERROR, "port in use")
     fixed = Mention(EntityKind.FILE, "src/pay.py", Relation.FIXED, "one", SHOP, at=NOW, other="port <n> in use")
-    store.entities.settle(Unobserved("one", 1), [fixed])
+    touch(store, "one", fixed)
     decide(store, Entity(EntityKind.ERROR, "port <n> in use"), error)
     assert [each.other for each in store.entities.of_episodes(["one"])] == ["port in use"]
 
@@ -116,7 +106,7 @@ def test_mentions_of_some_sources_are_counted_apart(store: Store) -> None:
 def test_names_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entities, "MAX_NAMES", 1)
     decide(store, OLD, NEW)
-    decide(store, OLD, Entity(EntityKind.FILE, "src/third.py"))
+    decide(store, OLD, file("src/third.py"))
     with pytest.raises(EntityConflict, match="1 names are stored"):
         decide(store, NEW, OLD)
 

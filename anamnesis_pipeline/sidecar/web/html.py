@@ -66,6 +66,7 @@ NAVIGATION = (
     Link("/dashboard/sessions", "Sessions", "n"),
     Link("/dashboard/timeline", "Timeline", "t"),
     Link("/dashboard/topics", "Topics", "i"),
+    Link("/dashboard/entities", "Entities", "g"),
     Link(REVIEW, "Review", "w"),
     Link("/dashboard/drift", "Drift", "d"),
     Link("/dashboard/map", "Map", "m"),

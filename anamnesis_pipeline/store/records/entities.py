@@ -148,6 +148,14 @@ class EntityRecords:
         with self._gateway.read() as tables:
             return self._read(tables, read_names(tables), match, ["-number"], limit, projects)
 
+    def recent(self, limit: int, *, projects: Collection[str] = ()) -> list[Mention]:
+        """Return mentions, the newest stored first.
+
+        :param projects: names as stored; empty: all.
+        """
+        with self._gateway.read() as tables:
+            return self._read(tables, read_names(tables), {}, ["-number"], limit, projects)
+
     def of_episodes(self, episode_ids: Collection[str]) -> list[Mention]:
         """Return the mentions in these episodes, in order."""
         with self._gateway.read() as tables:
