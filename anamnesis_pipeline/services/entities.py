@@ -153,7 +153,7 @@ def find_thing(store: Store, where: Where, name: str, kind: EntityKind | None = 
     if not shown:
         similar = [each.entity.name for each in list_things(store, where, asked.split("/")[-1], kind, 5).items]
         hint = f"similar: {', '.join(similar)}" if similar else "list all with `anamnesis entities`"
-        raise EntityNotFound(f"nothing known is called {asked!r}; {hint}")
+        raise EntityNotFound(f"nothing known has this name; {hint}")
     entity, episodes = shown[0]
     listed = Listed(entity, sum(len(mentions) for _, mentions in episodes), {head.project for head, _ in episodes})
     listed.aliases = _aliases(names, listed)
@@ -267,9 +267,9 @@ def remove_alias(store: Store, where: Where, alias: Entity) -> str:
     its = sorted(each for each in called if _is_open(where, each) and each in (where.projects or called))
     if len(its) > 1:
         several = ", ".join(each or NO_PROJECT for each in its)
-        raise EntityConflict(f"{alias.name!r} is an alias in {several}; name the project")
+        raise EntityConflict(f"it is an alias in several projects: {several}; name one")
     if not its:
-        raise EntityNotFound(f"{alias.name!r} is no alias of a {alias.kind.value} there")
+        raise EntityNotFound(f"no alias of a {alias.kind.value} has this name there")
     store.entities.unname(its[0], alias)
     return its[0]
 
@@ -284,10 +284,10 @@ def _project_of(store: Store, where: Where, entity: Entity) -> tuple[str, Entity
     if known.entity.name.lower() != entity.name.strip().lower() and entity.name.lower() not in {
         each.entity.name.lower() for each in known.aliases
     }:
-        raise EntityNotFound(f"no {entity.kind.value} is called {entity.name!r}; is {known.entity.name!r} meant?")
+        raise EntityNotFound(f"no {entity.kind.value} has this very name; is {known.entity.name!r} meant?")
     if len(known.projects) > 1:
         several = ", ".join(sorted(each or NO_PROJECT for each in known.projects))
-        raise EntityConflict(f"{entity.name!r} is in {several}; name the project")
+        raise EntityConflict(f"several projects have it: {several}; name one")
     return next(iter(known.projects)), known.entity
 
 

@@ -32,6 +32,7 @@ NOTHING_YET = {
     "/dashboard/sessions": "No session is stored yet.",
     "/dashboard/timeline": "Nothing is stored yet.",
     "/dashboard/topics": "No topic yet.",
+    "/dashboard/entities": "Nothing is known yet.",
     "/dashboard/review": "No session was looked at yet.",
     "/dashboard/map": "A map needs 30 episodes that are embedded, and there are 0",
     "/dashboard/context": "Enter a project",

@@ -170,7 +170,7 @@ def test_decisions_on_names_are_taken_back(store: Store) -> None:
     assert names(list_things(store, EVERYWHERE, "till")) == ["src/billing.py"]
     assert entities.remove_alias(store, EVERYWHERE, PAY) == SHOP
     assert find_thing(store, EVERYWHERE, "the till").listed.entity == PAY
-    with pytest.raises(EntityNotFound, match="is no alias"):
+    with pytest.raises(EntityNotFound, match="no alias"):
         entities.remove_alias(store, EVERYWHERE, PAY)
 
 
@@ -185,7 +185,7 @@ def test_kind_that_is_set_back_is_as_before(store: Store) -> None:
 def test_decision_needs_the_project_where_several_have_a_thing(store: Store) -> None:
     touch(store, "one", PAY)
     touch(store, "two", PAY, project="")
-    with pytest.raises(EntityConflict, match=r"is in \(none\), acme/shop; name the project"):
+    with pytest.raises(EntityConflict, match=r"several projects have it: \(none\), acme/shop"):
         entities.add_alias(store, EVERYWHERE, PAY, "till", NOW)
     entities.add_alias(store, where_of(store, NOTHING_PRIVATE, "(none)"), PAY, "till", NOW)
     assert [each.project for each in store.entities.names().all()] == [""]

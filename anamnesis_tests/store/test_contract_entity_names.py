@@ -53,6 +53,14 @@ def test_alias_is_known_in_any_case(store: Store) -> None:
     assert store.entities.known("bill") == {}
 
 
+def test_names_of_names_are_known(store: Store) -> None:
+    touch(store, "one", OLD)
+    decide(store, file("till"), OLD)
+    decide(store, OLD, Entity(EntityKind.SYMBOL, "Till.pay"))
+    for name in ("Till", "src/pay.py", "till.PAY"):
+        assert store.entities.known(name) == {(SHOP, Entity(EntityKind.SYMBOL, "Till.pay")): 1}
+
+
 def test_changed_kind_moves_a_thing_to_the_other_kind(store: Store) -> None:
     word, tool = Entity(EntityKind.SYMBOL, "Terraform"), Entity(EntityKind.TOOL, "Terraform")
     touch(store, "one", word)

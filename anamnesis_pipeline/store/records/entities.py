@@ -115,7 +115,10 @@ class EntityRecords:
         ends: list[Match] = [{"kind": kind.value, "leaf": sought(leaf_of(kind, name))} for kind in EntityKind]
         with self._gateway.read() as tables:
             names = read_names(tables)
-            ends += [_end(names.of(each.project, each.entity)) for each in names.called(name)]
+            led = [(each, names.of(each.project, each.entity)) for each in names.all()]
+            meant = {its for _, its in led if _is_end(its, its.kind, leaf_of(its.kind, name))}
+            meant |= {names.of(each.project, each.entity) for each in names.called(name)}
+            ends += map(_end, [*meant, *(each.entity for each, its in led if its in meant)][: 2 * MAX_ALIASES])
             rows = tables["mentions"].sums(self._of(tables, _either(ends), projects), by=["project", "kind", "name"])
             return _added(rows, names, read_aliases(tables))
 
@@ -202,9 +205,7 @@ class EntityRecords:
             names = read_names(tables)
             own = _folded(given.entity)
             if own in map(_folded, names.path(given.project, given.canonical)):
-                raise EntityConflict(
-                    f"{given.entity.name!r} is what {given.canonical.name!r} is called already; delete that alias first"
-                )
+                raise EntityConflict("the other thing has this name already; delete that alias first")
             row = _name_row(given)
             if len(names.all()) >= MAX_NAMES and not tables["entity_names"].has(
                 {key: row[key] for key in ("project", "kind", "folded")}

@@ -56,6 +56,10 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/drift": {},
     "GET /api/codebase": {"project": "open"},
     "GET /dashboard/drift": {},
+    "GET /api/entities": {},
+    "GET /api/entities/groups": {},
+    "GET /api/backlinks": {"episode_id": "open"},
+    "GET /dashboard/entities": {"groups": 1},
     "GET /dashboard/topics": {},
     "GET /dashboard/review": {"state": "all"},
     "GET /dashboard/sessions": {},
@@ -164,8 +168,12 @@ BY_THEIR_OWN_TESTS = (
     "GET /dashboard/map/points",
     "GET /dashboard/map/point",
     "GET /dashboard/map/found",
+    "GET /api/entities/timeline",
+    "GET /api/entities/graph",
 )
-"""`test_a_stream_of_events_names_nothing_private`, and `anamnesis_tests/sidecar/web/test_memory_map.py`."""
+"""`test_a_stream_of_events_names_nothing_private`, `anamnesis_tests/sidecar/web/test_memory_map.py`, and
+`anamnesis_tests/sidecar/routes/test_entities.py`.
+"""
 
 
 def told_routes() -> set[str]:
