@@ -124,8 +124,14 @@ def places(graph: Graph) -> dict[Entity, tuple[float, float]]:
     for each in graph.edges:
         known = drawn.get_edge_data(each.one, each.other, {"weight": 0.0})["weight"]
         drawn.add_edge(each.one, each.other, weight=known + each.strength)
-    found = nx.spring_layout(drawn, k=1.6 / max(1, len(graph.hops)) ** 0.5, iterations=120, seed=1)
-    return {each: (float(x), float(y)) for each, (x, y) in found.items()}
+    found = nx.spring_layout(drawn, k=5 / max(1, len(graph.hops)) ** 0.5, iterations=200, seed=1)
+    return dict(zip(found, zip(*map(_stretched, zip(*found.values(), strict=True)), strict=True), strict=True))
+
+
+def _stretched(values: Sequence[float]) -> list[float]:
+    """Return values moved and scaled to reach from -1 to 1; all 0 if they are the same."""
+    low, high = min(values), max(values)
+    return [float((each - low) / (high - low) * 2 - 1) if high > low else 0.0 for each in values]
 
 
 def groups_of(episodes: Mapping[str, Sequence[Mention]], least: int = MIN_GROUP) -> list[list[Entity]]:
