@@ -34,7 +34,6 @@ ASSET_PAGES = {
     "review_report": "/dashboard/review",
     "memory_index": "/dashboard/topics",
     "drift_report": "/dashboard/drift",
-    "entities": "/dashboard/entities",
 }
 """Asset, or what its key begins with, -> the page with its content; each links to the other."""
 POSTED_ASSETS = dict(zip(RESERVED_SOURCES, ("posted_notes", "uploaded_documents", "chat_answers"), strict=True))
