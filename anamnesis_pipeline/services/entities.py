@@ -3,10 +3,12 @@
 Things of private projects and sources are left out as `Where` says. Names that people gave are applied by the store.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
+from heapq import nsmallest
 
 from anamnesis_pipeline.entities.naming import is_same_file
 from anamnesis_pipeline.errors import EntityConflict, EntityNotFound, EpisodeNotFound
@@ -113,20 +115,22 @@ def list_things(store: Store, where: Where, query: str = "", kind: EntityKind | 
     def told(entity: Entity) -> str:
         return " ".join([entity.name, *(each.entity.name for each in called.get(entity, ()))]).lower()
 
-    passing = [each for each in found.values() if all(word in told(each.entity) for word in words)]
+    passing = list(found.values())
+    if words:
+        passing = [each for each in passing if all(word in told(each.entity) for word in words)]
     if is_close := bool(words and not passing):
         leaves: dict[str, list[Listed]] = {}
         for each in found.values():
             leaves.setdefault(leaf_of(each.entity.kind, each.entity.name), []).append(each)
         close = get_close_matches(query.lower(), leaves, most, CLOSE)
         passing = [each for leaf in close for each in leaves[leaf]]
-    kinds = {each: sum(one.entity.kind is each for one in passing) for each in EntityKind}
+    kinds = Counter(each.entity.kind for each in passing)
     items = [each for each in passing if kind in {None, each.entity.kind}]
     if not is_close:
-        items.sort(key=lambda each: (-each.mentions, each.entity.kind, each.entity.name))
+        items = nsmallest(most, items, key=lambda each: (-each.mentions, each.entity.kind, each.entity.name))
     for each in items[:most]:
         each.aliases = _aliases(names, each)
-    return Things(tuple(items[:most]), {each: number for each, number in kinds.items() if number}, is_close)
+    return Things(tuple(items[:most]), {each: kinds[each] for each in EntityKind if kinds[each]}, is_close)
 
 
 def find_thing(store: Store, where: Where, name: str, kind: EntityKind | None = None) -> Known:
@@ -301,10 +305,12 @@ def _tally(store: Store, where: Where) -> dict[Entity, Listed]:
     if where.hidden_sources:
         for key, number in store.entities.tally(projects=where.projects, sources=where.hidden_sources).items():
             counts[key] -= 0 if where.names(key[0]) else number
+    shown = {project for project in {key[0] for key in counts} if _is_open(where, project)}
     found: dict[Entity, Listed] = {}
     for (project, entity), number in counts.items():
-        if number > 0 and _is_open(where, project):
-            its = found.setdefault(entity, Listed(entity))
+        if number > 0 and project in shown:
+            if (its := found.get(entity)) is None:
+                its = found[entity] = Listed(entity)
             its.mentions += number
             its.projects.add(project)
     return found
@@ -319,4 +325,4 @@ def _episodes_of(store: Store, entity: Entity, where: Where) -> list[tuple[Episo
     found = by_episode(store.entities.of_entity(entity, MAX_MENTIONS, projects=where.projects))
     heads = store.episodes.heads(list(found)[:MAX_EPISODES])
     shown = sorted((h for h in heads.values() if where.shows(h)), key=lambda head: (head.timestamp, head.episode_id))
-    return [(head, tuple(found[head.episode_id])) for head in shown]
+    return [(head, tuple(reversed(found[head.episode_id]))) for head in shown]

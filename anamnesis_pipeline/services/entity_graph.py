@@ -83,8 +83,12 @@ def graph_around(entity: Entity, episodes: Mapping[str, Sequence[Mention]], near
 
     nodes = dict.fromkeys([entity, *near])
     per_near = (MAX_NODES - len(nodes)) // max(1, len(near))
+    having: dict[Entity, dict[str, Sequence[Mention]]] = {each: {} for each in near}
+    for episode_id, mentions in episodes.items():
+        for each in {mention.entity for mention in mentions} & having.keys():
+            having[each][episode_id] = mentions
     for each in near:
-        nodes |= dict.fromkeys(nearest(each, episodes, per_near))
+        nodes |= dict.fromkeys(nearest(each, having[each], per_near))
     edges: list[Edge] = []
     joined = {entity}
     for edge in edges_among(set(nodes), episodes):

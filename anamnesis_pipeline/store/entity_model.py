@@ -105,6 +105,8 @@ class Names:
 
         Names of projects that were merged can lead in a circle: all of these are the first of it by kind and name.
         """
+        if not self._canonical or _key(project, entity) not in self._canonical:
+            return entity  # as of nearly all, of which lists ask for very many
         path = self.path(project, entity)
         if path[-1] in path[:-1]:
             return min(path[path.index(path[-1]) :], key=lambda each: (each.kind, each.name))

@@ -47,4 +47,3 @@ def test_overview_is_that_of_the_last_crawl(crawled: DocumentHome) -> None:
     (source,) = [each for each in crawled.store.files.sources() if each.spec == "code"]
     crawled.change(source, "harbour.py", "def berth_the_ship(name, pier):\n    return [name, pier] * 20\n")
     assert "berth_the_ship" in overviews(crawled)[0]["text"]
-
