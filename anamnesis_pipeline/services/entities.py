@@ -186,6 +186,11 @@ def groups(store: Store, where: Where) -> list[list[Entity]]:
     return groups_of({each: found[each] for each, head in heads.items() if where.shows(head)})
 
 
+def things_of(store: Store, episode_id: str) -> list[Entity]:
+    """Return the things that an episode has, in order."""
+    return list(dict.fromkeys(each.entity for each in store.entities.of_episodes([episode_id])))[:MAX_OF_EPISODE]
+
+
 def backlinks(store: Store, private: Private, episode_id: str, most: int) -> list[Backlink]:
     """Return the episodes that share things with one, rare things weighing more, the most related first. Private ones
     are left out, unless this one is private and of the same project or source.
@@ -199,7 +204,7 @@ def backlinks(store: Store, private: Private, episode_id: str, most: int) -> lis
     where = Where((), private, (head.project, head.source) if private.holds(head) else ())
     shared: dict[str, set[Entity]] = {}
     weights: dict[Entity, float] = {}
-    for entity in dict.fromkeys(each.entity for each in store.entities.of_episodes([episode_id])[:MAX_OF_EPISODE]):
+    for entity in things_of(store, episode_id):
         projects = () if entity.kind in _ANYWHERE else (head.project,)
         found = store.entities.of_entity(entity, MAX_EPISODES, projects=projects)
         having = {each.episode_id for each in found} - {episode_id}
@@ -231,7 +236,9 @@ def add_alias(store: Store, where: Where, entity: Entity, alias: str, at: dateti
     :raises EntityNotFound, EntityConflict: see `_project_of` and `EntityRecords.name`.
     """
     project, found = _project_of(store, where, entity)
-    store.entities.name(EntityName(project, Entity(found.kind, alias.strip()), found, at))
+    other = Entity(found.kind, alias.strip())
+    if store.entities.names().of(project, other) != found:
+        store.entities.name(EntityName(project, other, found, at))
     return found
 
 
@@ -242,7 +249,8 @@ def merge(store: Store, where: Where, entity: Entity, into: Entity, at: datetime
     """
     project, found = _project_of(store, where, entity)
     _, target = _project_of(store, Where((project,), where.private, where.included), into)
-    store.entities.name(EntityName(project, found, target, at))
+    if found != target:
+        store.entities.name(EntityName(project, found, target, at))
     return target
 
 

@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import AnamnesisError, EpisodeConflict
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
+from anamnesis_pipeline.services.entities import backlinks, things_of
 from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.services.importance import value_body
 from anamnesis_pipeline.services.searching import note_reading
@@ -28,6 +29,7 @@ from anamnesis_pipeline.sidecar.web.undo import undo_of
 from anamnesis_pipeline.store.records.statuses import Cause
 
 SIMILAR = 6
+RELATED = 6
 CANDIDATES = 6
 MAX_CHAIN = 100
 
@@ -74,6 +76,19 @@ async def similar(episode_id: AskedId, request: Request, services: Uses) -> Resp
         return fragment("episode_similar.html", items=shown, embedded=items is not None, problem=problem)
 
     return await admission.run(found)
+
+
+@router.get("/dashboard/episode/related")
+def related(episode_id: AskedId, request: Request, services: Uses) -> Response:
+    """Show the files, commands and other things that an episode has, and the episodes that share them."""
+    hidden = undo_of(request).waiting()
+    items = backlinks(services.store, services.engine.private(), episode_id, RELATED + len(hidden))
+    return fragment(
+        "episode_related.html",
+        things=things_of(services.store, episode_id),
+        project=read_episode(services, episode_id).project,
+        items=[each for each in items if each.head.episode_id not in hidden][:RELATED],
+    )
 
 
 @router.get("/dashboard/episode/importance")

@@ -76,6 +76,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /api/value": {"episode_id": "open"},
     "GET /dashboard/episode/importance": {"episode_id": "open"},
     "GET /dashboard/episode/similar": {"episode_id": "open"},
+    "GET /dashboard/episode/related": {"episode_id": "open"},
     "GET /dashboard/episode/successors": {"episode_id": "open", "q": "retry charge twice"},
     "GET /chat": {},
     "GET /api/jsonl/status": {},

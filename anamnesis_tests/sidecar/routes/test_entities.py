@@ -129,3 +129,21 @@ def test_page_hides_a_deletion_that_waits(client: TestClient, store: Store) -> N
     client.post("/dashboard/episode/delete", data={"episode_id": "one"})
     page = read(client, PATH, name="src/pay.py")
     assert "Say one" not in page.text
+
+
+def test_page_of_an_episode_links_its_things(client: TestClient, store: Store) -> None:
+    page = read(client, "/dashboard/episodes/one")
+    (address,) = (str(each["hx-get"]) for each in page.select("#related"))
+    found = page_of(client.get(address, headers=PAGE))
+    assert [each.text.strip() for each in found.select("a.tag")] == ["file src/pay.py", f"error {SCRIPT}"]
+    assert [each["href"] for each in found.select("li a")] == ["/dashboard/episodes/two"]
+    assert read(client, str(found.select("a.tag")[0]["href"])).select_one("#thing") is not None
+
+
+def test_deciding_the_same_again_changes_nothing(client: TestClient, store: Store) -> None:
+    for _ in range(2):
+        assert client.post("/api/entities/alias", json=PAY | {"alias": "till"}).json() == PAY
+        into = client.post("/api/entities/merge", json=PAY | {"into": "src/billing.py"}).json()
+        assert into["name"] == "src/billing.py"
+        assert client.delete("/api/entities/alias", params=PAY).status_code == 200
+    assert len(store.entities.names().all()) == 1
