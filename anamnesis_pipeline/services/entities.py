@@ -97,7 +97,7 @@ def where_of(store: Store, private: Private, project: str, included: Collection[
         return Where(("",), private, tuple(included))
     named = EpisodeFilter(projects=(project,) if project else ())
     projects = private.visible(store, named, included).projects
-    return Where(projects, private, (*included, *projects))
+    return Where(projects, private, tuple(included))
 
 
 def list_things(store: Store, where: Where, query: str = "", kind: EntityKind | None = None, most: int = 50) -> Things:
@@ -303,16 +303,17 @@ def _project_of(store: Store, where: Where, entity: Entity) -> tuple[str, Entity
     return next(iter(known.projects)), known.entity
 
 
-def _is_open(where: Where, project: str) -> bool:
-    return where.names(project) or not where.private.is_of(project)
+def _is_open(where: Where, project: str, source: str = "") -> bool:
+    """Return whether episodes of a project and source may be shown."""
+    return where.shows(EpisodeHead("", source, datetime.min, "", project, "", ""))
 
 
 def _tally(store: Store, where: Where) -> dict[Entity, Listed]:
     """Return the things that may be shown, with their mentions and projects."""
     counts = store.entities.tally(projects=where.projects)
-    if where.hidden_sources:
-        for key, number in store.entities.tally(projects=where.projects, sources=where.hidden_sources).items():
-            counts[key] -= 0 if where.names(key[0]) else number
+    for source in where.private.keys:
+        for key, number in store.entities.tally(projects=where.projects, sources=[source]).items():
+            counts[key] -= 0 if _is_open(where, key[0], source) else number
     shown = {project for project in {key[0] for key in counts} if _is_open(where, project)}
     found: dict[Entity, Listed] = {}
     for (project, entity), number in counts.items():

@@ -15,7 +15,7 @@ from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_
 from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.plain_text import shortened
-from anamnesis_pipeline.search.project_labels import ALL, NOTHING_PRIVATE, Private, is_private
+from anamnesis_pipeline.search.project_labels import ALL, NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import EntityKind, Mention, Relation
@@ -43,8 +43,8 @@ _PATH = re.compile(r"[\w~@.+-]*[/\\][^\s]*|[\w@+-]+(?:\.[\w-]+)*\.\w{1,8}")
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where it is asked. `projects`: stored names; none: in all. `included`: private projects and sources that are
-    shown, too; `*`: all.
+    """Where it is asked. `projects`: stored names; none: in all that are not private. `included`: private projects and
+    sources that are shown, too; `*`: all.
     """
 
     projects: tuple[str, ...] = ()
@@ -53,21 +53,14 @@ class Where:
 
     def shows(self, episode: Episode | EpisodeHead) -> bool:
         """Return whether an episode may be shown there."""
-        return self.names(episode.project) or not (
-            episode.source in self.hidden_sources or self.private.is_of(episode.project)
-        )
-
-    def names(self, project: str) -> bool:
-        """Return whether all of a project is shown: it is named."""
-        return ALL in self.included or (bool(project) and is_private(project, self.included))
-
-    @property
-    def hidden_sources(self) -> frozenset[str]:
-        """The keys of the private sources that are not named."""
         if ALL in self.included:
-            return frozenset()
-        sources = self.private.sources
-        return frozenset(s.key for s in sources if s.key not in self.included and s.spec not in self.included)
+            return True
+        named = (*self.included, *self.projects)
+        of = next((each for each in self.private.sources if each.key == episode.source), None)
+        is_hidden = of is not None and not {of.key, of.spec}.intersection(self.included)
+        if is_hidden and (self.included or episode.project not in self.projects):
+            return False
+        return not self.private.withholds(episode.project, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +191,14 @@ def _shown(store: Store, found: Sequence[Mention], where: Where) -> list[Mention
 
 
 def _named(store: Store, asked: str, where: Where) -> list[Mention]:
-    """Return the mentions of a file, or of a symbol if no file has this name, the newest stored first."""
+    """Return the mentions of a file, or of a symbol if no file has this name, the newest stored first. A name that a
+    person gave stands for the thing.
+    """
+    names, shown = store.entities.names(), (*where.included, *where.projects)
+    for given in names.called(asked):
+        if given.project in (where.projects or [given.project]) and not where.private.withholds(given.project, shown):
+            asked = names.of(given.project, given.entity).name
+            break
     path = project_label(asked)
     if _PATH.fullmatch(asked):
         leaf = leaf_of(EntityKind.FILE, path)

@@ -10,7 +10,7 @@ from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services import entities
 from anamnesis_pipeline.services.entities import backlinks, find_thing, graph_of, groups, list_things, where_of
 from anamnesis_pipeline.services.entity_graph import MAX_NODES, Edge, Graph, by_episode, edges_among, places
-from anamnesis_pipeline.services.things import Where
+from anamnesis_pipeline.services.things import Where, touched
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import Entity, EntityKind, Mention, Relation
 from anamnesis_tests.support.mentioned import NOW, SHOP, file, touch
@@ -172,6 +172,14 @@ def test_decisions_on_names_are_taken_back(store: Store) -> None:
     assert find_thing(store, EVERYWHERE, "the till").listed.entity == PAY
     with pytest.raises(EntityNotFound, match="no alias"):
         entities.remove_alias(store, EVERYWHERE, PAY)
+
+
+def test_who_changed_a_file_is_answered_under_its_alias(store: Store) -> None:
+    edit = Mention(EntityKind.FILE, "src/pay.py", Relation.EDITED, "one", SHOP, session_id="s1", at=NOW)
+    touch(store, "one", edit)
+    entities.add_alias(store, EVERYWHERE, PAY, "the till", NOW)
+    assert [each.session_id for each in touched(store, "The Till", EVERYWHERE, 5)] == ["s1"]
+    assert touched(store, "The Till", Where(private=Private(projects=("shop",))), 5) == []
 
 
 def test_kind_that_is_set_back_is_as_before(store: Store) -> None:
