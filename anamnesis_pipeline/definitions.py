@@ -9,7 +9,7 @@ from anamnesis_pipeline.defs.documents import documents
 from anamnesis_pipeline.defs.drift_report import drift_report
 from anamnesis_pipeline.defs.embed_sensor import embed_sensor
 from anamnesis_pipeline.defs.embeddings import embeddings
-from anamnesis_pipeline.defs.entities import entities
+from anamnesis_pipeline.defs.entities import entities, every_thing_is_found
 from anamnesis_pipeline.defs.episodes import episodes
 from anamnesis_pipeline.defs.exchanges import exchanges
 from anamnesis_pipeline.defs.jobs import consolidate, draw_map, dream, embed, index, ingest, review
@@ -53,7 +53,7 @@ ASSETS: tuple[dg.AssetsDefinition | dg.AssetSpec, ...] = (
 
 defs = dg.Definitions(
     assets=dg.with_source_code_references(dg.map_asset_specs(described, ASSETS)),
-    asset_checks=[*CHECKS, *KNOWLEDGE_CHECKS],
+    asset_checks=[*CHECKS, every_thing_is_found, *KNOWLEDGE_CHECKS],
     jobs=[ingest, embed, index, draw_map, consolidate, dream, review, finish_posted],
     sensors=[crawl_sensor, quick_crawl_sensor, embed_sensor],
     schedules=[daily_ingest, daily_consolidation, daily_map, daily_dream, weekly_review],

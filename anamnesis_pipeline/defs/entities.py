@@ -28,3 +28,10 @@ def entities(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.Ma
             "waiting in all sources": report.waiting,
         },
     )
+
+
+@dg.asset_check(asset=entities, description="The things of every session, note and text that changed are found.")
+def every_thing_is_found(memory: MemoryResource) -> dg.AssetCheckResult:
+    """Warn of what waits for the next run."""
+    waiting = memory.store.entities.unlinked_count()
+    return dg.AssetCheckResult(passed=not waiting, severity=dg.AssetCheckSeverity.WARN, metadata={"waiting": waiting})

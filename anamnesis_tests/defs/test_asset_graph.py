@@ -145,7 +145,7 @@ def test_every_sensor_and_schedule_runs_from_the_first_start() -> None:
 
 def test_checks_watch_assets_and_say_what_they_want() -> None:
     specs = [spec for check in defs.asset_checks or [] for spec in check.check_specs]
-    assert len(specs) == 15 + len(DETECTORS)
+    assert len(specs) == 16 + len(DETECTORS)
     every = {key.name for key in defs.resolve_asset_graph().asset_check_keys}
     by_assets = {"index_recall", "index_has_200_lines_at_most", "archive_is_there", "scores_are_fair"}
     by_assets |= {"every_passage_is_embedded", "vectors_are_sound"}

@@ -38,8 +38,8 @@ def plant(store: Store, project: str, name: str, word: str, source: str) -> None
     said = (
         f"The {word} database runs on port 5433",
         f"{word} database: port 5433",
-        f"We deploy the {word} on Fridays since the {word} team is there",
-        f"We deploy the {word} on Mondays since the {word} team is there",
+        f"We deploy the {word} on Fridays because the {word} team is there",
+        f"We deploy the {word} on Mondays because the {word} team is there",
         f"Start it with `make {word}` and read docs/{word}.md",
     )
     for number, text in enumerate(said):
@@ -104,7 +104,7 @@ def test_no_route_tells_what_holds_in_private(planted: Sidecar) -> None:
         "POST /api/episodes/search": {"query": asked, "explain": True},
     }
     for route, given in (*HIDES.items(), *own.items()):
-        if route in {"GET /api/similar", "GET /api/value"} or "/dashboard/episode/" in route:
+        if route in {"GET /api/similar", "GET /api/value", "GET /api/backlinks"} or "/dashboard/episode/" in route:
             continue  # of an episode that is named
         method, path = route.split()
         sent = {"json": given} if method == "POST" else {"params": given}
