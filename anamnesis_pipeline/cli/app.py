@@ -36,6 +36,7 @@ from anamnesis_pipeline.cli import search as search_command
 from anamnesis_pipeline.cli import status as status_command
 from anamnesis_pipeline.cli import summaries as summaries_command
 from anamnesis_pipeline.cli.archive import archive_app
+from anamnesis_pipeline.cli.asking import blame, fix, how
 from anamnesis_pipeline.cli.codebase import codebase as codebase_command
 from anamnesis_pipeline.cli.copies import backup, migrate, restore
 from anamnesis_pipeline.cli.drift import drift as drift_command
@@ -105,6 +106,9 @@ app.command("note")(note)
 app.command("queries")(queries_command)
 app.command("sessions")(sessions_command)
 app.command("show")(show_command)
+app.command("blame")(blame)
+app.command("fix")(fix)
+app.command("how")(how)
 app.command("topics")(topics_command)
 app.command("lessons")(lessons_command)
 app.command("drift")(drift_command)

@@ -158,7 +158,7 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     question = asked.question()
     semantic = question.mode is Mode.SEMANTIC
     with closing(open_to_read(settings)) as store, _engine(settings, store, with_model=semantic) as engine:
-        answer = dict(answer_question(store, engine, asked)[1])
+        answer = dict(answer_question(store, engine, asked, settings.machine)[1])
     answer = _with_backlog(settings, answer, question.mode, body.get("project"))
     how = "by meaning only" if semantic else "by keywords only"
     return answer, f"{reason}; searched the store itself, {how}"

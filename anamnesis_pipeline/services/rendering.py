@@ -10,13 +10,23 @@ from anamnesis_pipeline.search.best_sentences import best_run, excerpt_of
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.query import Hit, SearchAnswer
 from anamnesis_pipeline.search.trust import authority_of, tier_of
-from anamnesis_pipeline.services.schemas import EpisodeOut, HistoryOut, HitOut, SearchOut, SourceOut, StatusName
+from anamnesis_pipeline.services.ground import Origin
+from anamnesis_pipeline.services.schemas import (
+    EpisodeOut,
+    HistoryOut,
+    HitOut,
+    OriginOut,
+    SearchOut,
+    SourceOut,
+    StatusName,
+)
 from anamnesis_pipeline.store.records.statuses import StatusChange
 from anamnesis_pipeline.store.statements import statement_of
 
 EXCERPT_CHARS = 1200
 HIT_MESSAGE_IDS = 12
 NO_IDS: Mapping[str, str] = {}
+NO_ORIGINS: Mapping[str, Origin] = {}
 
 
 def episode_body(episode: Episode, include: Collection[str], short: Mapping[str, str] = NO_IDS) -> EpisodeOut:
@@ -59,14 +69,20 @@ def answer_body(
     explain: bool,
     quote_tokens: int = 0,
     short: Mapping[str, str] = NO_IDS,
+    origins: Mapping[str, Origin] = NO_ORIGINS,
 ) -> SearchOut:
     """Return a whole answer.
 
     :param quote_tokens: limit of the sentences quoted per hit; 0: no quotes.
     :param short: as in `episode_body`.
+    :param origins: of the sessions of the hits.
     """
+    hits = [_hit_body(hit, include, explain, quote_tokens, short) for hit in answer.hits]
+    for hit in hits:
+        origin = origins.get(hit["source"]["session_id"], Origin())
+        hit["source"] = {**hit["source"], **origin_body(origin)}
     body: SearchOut = {
-        "results": [_hit_body(hit, include, explain, quote_tokens, short) for hit in answer.hits],
+        "results": hits,
         "weak": answer.weak,
         "took_ms": round(answer.took_ms, 2),
         "model_id": answer.model_id,
@@ -75,6 +91,18 @@ def answer_body(
     }
     if explain:
         body["explanation"] = answer.explanation
+    return body
+
+
+def origin_body(origin: Origin) -> OriginOut:
+    """Return what is known of a session's origin."""
+    body: OriginOut = {}
+    if origin.folder:
+        body["folder"] = origin.folder
+    if origin.command:
+        body["resume"] = origin.command
+    if origin.ground is not None:
+        body["ground"] = origin.ground
     return body
 
 

@@ -271,11 +271,31 @@ class SearchIn(BaseModel):
 # --- replies ---------------------------------------------------------------------------------------------
 
 
-class SourceOut(TypedDict):
+class GroundOut(TypedDict):
+    """How many of the files that a session edited changed after it ended: `changed` of the `looked_at`, which are at
+    most 50 of all `edited`. `by`: on this machine's `disk`, now, or as the last `crawl` saw them.
+    """
+
+    changed: int
+    looked_at: int
+    edited: int
+    by: Literal["disk", "crawl"]
+
+
+class OriginOut(TypedDict):
+    """How to go on with a session: `resume`, a command, in this `folder`; and its `ground`. Each if it is known."""
+
+    folder: NotRequired[str]
+    resume: NotRequired[str]
+    ground: NotRequired[GroundOut]
+
+
+class SourceOut(OriginOut):
     """Where an episode comes from; empty for a posted one. `lines`: first and last of a section in its document.
     `title`: its headings, or names in code, outermost first. `trust`: written down to be remembered, any other
     document, said in a session, or answered by the chat. `continued_in`: the session to resume instead of that one.
-    `session_log` is `missing` for a subagent whose session's own log was not found.
+    `session_log` is `missing` for a subagent whose session's own log was not found. With a search: `resume`, the
+    command that goes on with the session, on this `machine` in this `folder`, and its `ground`, if it is known.
     """
 
     machine: str

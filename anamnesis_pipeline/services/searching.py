@@ -9,6 +9,7 @@ from pydantic_core import to_jsonable_python
 from anamnesis_pipeline.errors import AnamnesisError, StoreFull
 from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.query import SearchAnswer
+from anamnesis_pipeline.services.ground import Grounds
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.query_log import note_query
 from anamnesis_pipeline.services.rendering import answer_body
@@ -22,15 +23,17 @@ _NOT_KEPT = {"query", "query_text", "track", "include", "explain", "quote_tokens
 log = logging.getLogger(__name__)
 
 
-def answer_question(store: Store, engine: Engine, question: SearchIn) -> tuple[SearchAnswer, SearchOut]:
+def answer_question(store: Store, engine: Engine, question: SearchIn, here: str) -> tuple[SearchAnswer, SearchOut]:
     """Search, and return what was found with the same as a client reads it.
 
+    :param here: the name of this machine.
     :raises EmbeddingQueueFull: this machine is overloaded.
     """
     found = engine.search(question.question())
     ids = (hit.episode.episode_id for hit in found.hits)
     short = short_ids(store, ids) if "short_id" in question.include else {}
-    return found, answer_body(found, question.include, question.explain, question.quote_tokens, short)
+    origins = Grounds(store, engine.private(), here).of_episodes(hit.episode for hit in found.hits)
+    return found, answer_body(found, question.include, question.explain, question.quote_tokens, short, origins)
 
 
 def note_question(

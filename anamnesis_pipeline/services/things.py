@@ -28,6 +28,7 @@ MAX_COMMANDS = 4_000
 """Invocations of a project among which a task is looked for, the newest."""
 MAX_OF_SESSION = 2_000
 MAX_TRIED = 6
+MAX_REJECTED = 3
 MAX_QUOTES = 3
 MAX_EPISODES = 50
 MAX_WHY_CHARS = 200
@@ -148,15 +149,16 @@ def mended(store: Store, asked: str, where: Where, most: int) -> list[Mended]:
     latest: dict[str, Mention] = {}
     for each in found:
         latest.setdefault(each.session_id, each)
-    told = [_mended(store, each) for each in list(latest.values())[: most * 2]]
+    told = [_mended(store, each, where) for each in list(latest.values())[: most * 2]]
     return sorted(told, key=lambda each: not (each.ended or each.told))[:most]
 
 
 def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invocation]:
-    """Return how a command or task was run, what succeeded and suits best first.
+    """Return how a command or task was run, what succeeded and suits best first; then what never succeeded, at most
+    MAX_REJECTED.
 
     :param asked: a command, or a task in words.
-    :param most: maximum number.
+    :param most: maximum number of those that succeeded.
     """
     rows = _invoked(store, where)
     known = {name.partition(" ")[0] for each in rows for name in each.names}
@@ -170,9 +172,9 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
         ]
     else:
         scored = _suiting(asked, rows)
-    succeeded = [(score, each) for score, each in scored if each.succeeded]
-    ordered = sorted(succeeded, key=lambda each: (each[0], each[1].succeeded, each[1].last or _NEVER), reverse=True)
-    return [each for _, each in ordered[:most]]
+    ordered = sorted(scored, key=lambda each: (each[0], each[1].succeeded, each[1].last or _NEVER), reverse=True)
+    succeeded = [each for _, each in ordered if each.succeeded][:most]
+    return [*succeeded, *[each for _, each in ordered if not each.succeeded][:MAX_REJECTED]]
 
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -266,9 +268,9 @@ def _alike(one: set[str], other: set[str]) -> float:
     return len(one & other) / len(one | other)
 
 
-def _mended(store: Store, error: Mention) -> Mended:
-    """Return what was done after an error in its session."""
-    session = store.entities.of_session(error.session_id, MAX_OF_SESSION)
+def _mended(store: Store, error: Mention, where: Where) -> Mended:
+    """Return what was done after an error in its session, as far as it may be shown there."""
+    session = _shown(store, store.entities.of_session(error.session_id, MAX_OF_SESSION), where)
     same = [each for each in session if each.kind is EntityKind.ERROR and each.name == error.name]
     first = min((each.place for each in same), default=error.place)
     ended = [each for each in session if each.relation is Relation.FIXED and each.other == error.name]

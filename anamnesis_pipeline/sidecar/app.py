@@ -39,6 +39,7 @@ from anamnesis_pipeline.sidecar.observation import Metrics, Observation
 from anamnesis_pipeline.sidecar.overview_stats import Overview
 from anamnesis_pipeline.sidecar.present_problems import Growth
 from anamnesis_pipeline.sidecar.resources import Resources
+from anamnesis_pipeline.sidecar.routes import asking as asking_routes
 from anamnesis_pipeline.sidecar.routes import brief as brief_routes
 from anamnesis_pipeline.sidecar.routes import chat as chat_routes
 from anamnesis_pipeline.sidecar.routes import codebase as codebase_routes
@@ -84,6 +85,7 @@ log = logging.getLogger(__name__)
 _ROUTERS = (
     service_routes.router,
     search_routes.router,
+    asking_routes.router,
     brief_routes.router,
     query_routes.router,
     similar_routes.router,

@@ -30,6 +30,7 @@ ISO 8601, a day or a moment, in UTC if without a zone: `since` is inclusive, `un
 
 TAGS = [
     {"name": "search", "description": "Search by words and by meaning, similar episodes, and how searches fared."},
+    {"name": "things", "description": "Questions by thing: who changed a file, what ended an error, how to run it."},
     {"name": "episodes", "description": "Episodes: store, read, list, change and delete."},
     {"name": "sessions", "description": "Sessions of Claude Code, each from its first prompt to its outcome."},
     {"name": "proposals", "description": "Changes of what holds: proposed by detectors, decided by people."},

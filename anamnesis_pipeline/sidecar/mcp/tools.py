@@ -303,9 +303,8 @@ class LocalTools:
         question = SearchIn.model_validate(body)
         services = self._services
 
-        found, answer = anyio.from_thread.run(
-            self._admission.run, partial(answer_question, services.store, services.engine, question)
-        )
+        ask = partial(answer_question, services.store, services.engine, question, services.settings.machine)
+        found, answer = anyio.from_thread.run(self._admission.run, ask)
         if question.track:
             keep_question(services, self._room, question, found)
         return answer

@@ -26,7 +26,7 @@ async def search_episodes(question: SearchIn, request: Request, services: Uses) 
     admission: Admission = request.app.state.admission
 
     def answer() -> Response:
-        found, body = answer_question(services.store, services.engine, question)
+        found, body = answer_question(services.store, services.engine, question, services.settings.machine)
         reply = json_reply(body)
         if question.track:
             reply.background = BackgroundTask(keep_question, services, request.app.state.room, question, found)

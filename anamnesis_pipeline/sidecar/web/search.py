@@ -19,6 +19,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
 from anamnesis_pipeline.search.freshness import EMBEDDING
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.services.ground import Grounds
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.sidecar.admission import Admission
@@ -80,7 +81,9 @@ async def search_page(request: Request, services: Uses) -> Response:
 def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
     found = services.engine.search(replace(question.question(), track=False))
     hidden = undo_of(request).waiting()
-    body = answer_body(found, (), question.explain)
+    grounds = Grounds(services.store, services.engine.private(), services.settings.machine)
+    origins = grounds.of_episodes(hit.episode for hit in found.hits)
+    body = answer_body(found, (), question.explain, origins=origins)
     if body["results"]:  # the backlog is shown separately
         body["degraded"] = [note for note in body["degraded"] if not note.startswith(EMBEDDING)]
     results = [

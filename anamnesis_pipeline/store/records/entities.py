@@ -5,6 +5,7 @@ Mentions are stored as they were found. What people call things is applied when 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from anamnesis_pipeline.errors import EntityConflict
 from anamnesis_pipeline.store.entity_model import Entity, EntityKind, EntityName, Mention, Names, Relation
@@ -175,6 +176,21 @@ class EntityRecords:
                 match["kind"] = {"$in": sorted(names.kinds(kinds))}
             found = self._read(tables, names, match, ["place", "number"], limit)
         return [each for each in found if not kinds or each.kind in kinds]
+
+    def edited(self, session_ids: Collection[str], most: int) -> dict[str, dict[str, datetime]]:
+        """Return session -> file -> when it was edited there last, for those sessions that edited any.
+
+        :param most: maximum number of edits of each session, the last ones.
+        """
+        found: dict[str, dict[str, datetime]] = {}
+        match = {"kind": EntityKind.FILE.value, "relation": Relation.EDITED.value}
+        with self._gateway.read() as tables:
+            for session in session_ids:
+                its = {"session_id": sought(session), **match}
+                for row in tables["mentions"].find(its, ["name", "at"], order=["-place", "-number"], limit=most):
+                    if row["at"]:
+                        found.setdefault(session, {}).setdefault(row["name"], moment(row["at"]))
+        return found
 
     def counted(self, project: str, kinds: Collection[EntityKind]) -> list[tuple[EntityKind, str, Relation, int]]:
         """Return kind, name, relation and number of mentions, for each thing of a project."""

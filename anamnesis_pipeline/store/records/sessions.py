@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 from anamnesis_pipeline.model import Episode, Passage
@@ -27,7 +28,7 @@ from anamnesis_pipeline.store.records.session_notes import (
     withdraw_records,
 )
 from anamnesis_pipeline.store.records.statuses import STATUS_FIELDS, Cause, set_status
-from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, sought, storable, storable_passages
+from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, moment, sought, storable, storable_passages
 
 _REVISED = Cause("sessions", "a newer revision of the session's record")
 
@@ -76,6 +77,15 @@ class NewRecord:
     until: str
 
 
+@dataclass(frozen=True, slots=True)
+class SessionSpan:
+    """Where a session began, its project there, and when it ended; without its subagents."""
+
+    folder: str
+    project: str
+    ended: datetime
+
+
 class SessionRecords:
     """Sessions of logs. Each episode of a log that is written or removed notes its session. Where one is removed, its
     text is edited, or its part is masked again or moved to another project, every revision of the record of its session
@@ -107,6 +117,20 @@ class SessionRecords:
             growing = growing_sessions(tables, {row["source"] for row in rows})
         found = {key_of(row): row for row in rows}
         return [SessionState(**row, is_open=key in growing) for key, row in sorted(found.items())]
+
+    def spans(self, session_ids: Iterable[str]) -> dict[str, SessionSpan]:
+        """Return session -> where it began and when it ended, for those that a log has."""
+        match = {"session_id": {"$in": sorted(map(sought, session_ids))}, "agent_id": ""}
+        with self._gateway.snapshot() as tables:
+            parts = tables["parts"]
+            began = parts.firsts(match, by=["session_id"], fields=["cwd", "project"], order=("started_at", "part_id"))
+            ends = parts.firsts(match, by=["session_id"], fields=["ended_at"], order=("-ended_at", "-part_id"))
+        ended = {row["session_id"]: moment(row["ended_at"]) for row in ends}
+        return {
+            row["session_id"]: SessionSpan(row["cwd"], row["project"], ended[row["session_id"]])
+            for row in began
+            if row["session_id"] in ended
+        }
 
     def told(self, source: str, session_id: str) -> list[str]:
         """Return the ids of the parts of a session that are episodes, in the order in which they began; none whose text

@@ -1,0 +1,116 @@
+"""Who changed a file, what ended an error, how something is run: answers, their words, and what they never show."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anamnesis_pipeline.cli.asking import render
+from anamnesis_pipeline.entities.linking import link
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.services.asking import Asked, Asking, question_of
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.services.test_ground import edit
+from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
+from anamnesis_tests.support.worked_sessions import REFUSED, called, migration
+
+PROJECT = "/code/shop"
+
+
+@pytest.fixture
+def home(tmp_path: Path, store: Store) -> Iterator[Home]:
+    """A session that rounds prices and is corrected, and one that mends a migration."""
+    home = Home(tmp_path, store)
+    said = [record("user", "round the prices of an order to cents", 1), *edit("/code/shop/src/prices.py", 2, PROJECT)]
+    said += [record("user", "no, never round in prices.py, round where the invoice is printed", 3)]
+    said += [
+        *edit("/code/shop/src/invoice.py", 4, PROJECT),
+        *called("pytest -q tests/test_prices.py", "3 passed", 5, SESSION),
+    ]
+    home.write([*said, record("assistant", "The invoice rounds now.", 6)])
+    home.write(migration(OTHER, 100), f"-code-shop/{OTHER}.jsonl")
+    home.ingest()
+    link(home.store)
+    yield home
+    home.close()
+
+
+def answered(home: Home, kind: Asked, asked: str, private: Private = NOTHING_PRIVATE, **where: Any) -> Any:
+    asking = Asking(home.store, private, "elsewhere")
+    return asking.answer(kind, asked, asking.where(where.get("project"), where.get("included", ())), 5)
+
+
+def test_blame_names_session_reason_and_how_to_resume(home: Home) -> None:
+    (item,) = answered(home, Asked.BLAME, "src/prices.py")["items"]
+    assert (item["session_id"], item["edits"], item["names"]) == (SESSION, 1, ["src/prices.py"])
+    assert item["why"] == "round the prices of an order to cents"
+    assert item["resume"] == f"claude --resume {SESSION}"
+    assert (item["folder"], item["machine"]) == (PROJECT, "box")
+
+
+def test_fix_tells_what_failed_and_what_ended_it(home: Home) -> None:
+    (item,) = answered(home, Asked.FIX, f"Traceback:\n{REFUSED.replace('5433', '5999')}")["items"]
+    assert (item["session_id"], item["command"]) == (OTHER, "alembic upgrade head")
+    assert item["ended"] == ["docker compose up -d db"]
+
+
+def test_how_tells_command_folder_and_success(home: Home) -> None:
+    (item,) = answered(home, Asked.HOW, "pytest")["items"]
+    assert (item["script"], item["ran_in"], item["succeeded"]) == ("pytest -q tests/test_prices.py", PROJECT, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [(Asked.BLAME, "src/orders.py"), (Asked.FIX, "KeyError: 'currency_code'"), (Asked.HOW, "cargo build")],
+)
+def test_unknown_thing_is_answered_in_one_sentence(home: Home, kind: Asked, asked: str) -> None:
+    body = answered(home, kind, asked)
+    assert body["items"] == []
+    assert render(kind, body) == body["nothing"]
+    assert body["nothing"].startswith("Nothing is recorded of this")
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [(Asked.BLAME, "prices.py"), (Asked.FIX, REFUSED), (Asked.HOW, "alembic upgrade head")]
+)
+def test_private_project_is_told_only_when_named(home: Home, kind: Asked, asked: str) -> None:
+    private = Private((), (PROJECT,))
+    assert answered(home, kind, asked, private)["items"] == []
+    assert answered(home, kind, asked, private, project=PROJECT)["items"]
+    assert answered(home, kind, asked, private, included=(PROJECT,))["items"]
+
+
+def test_private_source_is_told_only_when_named(home: Home) -> None:
+    source = home.source()
+    private = Private((source,))
+    assert answered(home, Asked.BLAME, "prices.py", private)["items"] == []
+    assert answered(home, Asked.BLAME, "prices.py", private, included=(source.key,))["items"]
+
+
+def test_command_that_never_succeeded_is_rejected(home: Home) -> None:
+    home.write(
+        [
+            record("user", "deploy it", 200),
+            *called("make deploy", "make: *** [deploy] Error 2", 201, SESSION, is_error=True),
+        ]
+    )
+    home.ingest()
+    link(home.store)
+    body = answered(home, Asked.HOW, "make deploy")
+    assert [each["script"] for each in body["rejected"]] == ["make deploy"]
+    assert "Rejected, never succeeded here:\n   failed: make deploy" in render(Asked.HOW, body)
+
+
+def test_words_quote_reason_and_resume_command(home: Home) -> None:
+    text = render(Asked.BLAME, answered(home, Asked.BLAME, "prices.py"))
+    assert "1 edit: src/prices.py" in text
+    assert "   asked: round the prices of an order to cents" in text
+    assert f"   to go on: claude --resume {SESSION} in /code/shop on box" in text
+
+
+def test_query_with_prefix_asks_about_a_thing() -> None:
+    assert question_of("blame: src/api.py") == (Asked.BLAME, "src/api.py")
+    assert question_of("fix:KeyError\nmore") == (Asked.FIX, "KeyError\nmore")
+    assert question_of("how do we run it") is None
+    assert question_of("how:") is None

@@ -1,0 +1,117 @@
+"""What became of the files of a session: on this disk, else as crawled; what was not looked at is not counted."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from anamnesis_pipeline.entities.linking import link
+from anamnesis_pipeline.model import FileCursor, Source
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
+from anamnesis_pipeline.services.ground import Grounds, Origin, Seen, asked_of, crawl_says, disk_says, on_disk
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.support.archived_logs import DAY, SESSION, Home, record
+
+BEFORE, AFTER = DAY + timedelta(minutes=5), DAY + timedelta(days=1)
+ENDED = DAY + timedelta(minutes=9)
+EDITED = {"a.py": BEFORE, "b.py": BEFORE}
+
+
+def edit(path: str, at: int, cwd: str) -> list[dict[str, object]]:
+    """A call that edits a file, and its result."""
+    use = {"type": "tool_use", "id": f"toolu_{at}", "name": "Edit", "input": {"file_path": path, "new_string": "x"}}
+    asked, done = record("assistant", "", at, cwd=cwd), record("user", "", at, uuid=f"r{at}", cwd=cwd)
+    asked["message"]["content"] = [use]
+    done["message"]["content"] = [{"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": "updated"}]
+    return [asked, done]
+
+
+@pytest.fixture
+def home(tmp_path: Path, store: Store) -> Iterator[Home]:
+    home = Home(tmp_path, store)
+    yield home
+    home.close()
+
+
+def worked(home: Home, root: str) -> None:
+    """A session that edits two files of a folder."""
+    said = [record("user", "round the prices", 1, cwd=root)]
+    said += [*edit(f"{root}/src/a.py", 2, root), *edit(f"{root}/src/b.py", 3, root)]
+    home.write([*said, record("assistant", "Both round now.", 9, cwd=root)])
+    home.ingest()
+    link(home.store)
+
+
+def origin(home: Home, here: str = "box", private: Private = NOTHING_PRIVATE) -> Origin:
+    return Grounds(home.store, private, here).of_episodes(home.episodes())[SESSION]
+
+
+def test_disk_counts_files_changed_after_the_session() -> None:
+    seen = {"a.py": Seen(BEFORE), "b.py": Seen(AFTER)}
+    assert disk_says(EDITED, ENDED, seen) == (1, 2)
+
+
+def test_gone_file_counts_if_its_folder_changed_later() -> None:
+    assert disk_says(EDITED, ENDED, {"a.py": Seen(BEFORE), "b.py": Seen(AFTER, is_gone=True)}) == (1, 2)
+    assert disk_says(EDITED, ENDED, {"a.py": Seen(BEFORE), "b.py": Seen(BEFORE, is_gone=True)}) == (0, 1)
+    assert disk_says(EDITED, ENDED, {"a.py": Seen(AFTER, is_gone=True)}) == (0, 0)
+
+
+def test_file_crawled_before_its_edit_is_not_counted() -> None:
+    stale = Seen(BEFORE - timedelta(hours=1))
+    assert crawl_says(EDITED, ENDED, {"a.py": stale, "b.py": Seen(AFTER)}) == (1, 1)
+    assert crawl_says(EDITED, ENDED, {"a.py": Seen(BEFORE), "b.py": Seen(BEFORE, is_gone=True)}) == (1, 2)
+
+
+def test_no_link_is_followed_outside_of_the_folder(tmp_path: Path) -> None:
+    root, other = tmp_path / "shop", tmp_path / "other"
+    for folder in (root, other):
+        folder.mkdir()
+        (folder / "a.py").touch()
+    (root / "away").symlink_to(other)
+    assert set(on_disk(str(root), ["a.py", "away/a.py"])) == {"a.py"}
+
+
+def test_session_of_this_machine_is_compared_with_its_disk(home: Home, tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    (root / "src").mkdir(parents=True)
+    for name, at in (("a.py", BEFORE), ("b.py", AFTER)):
+        (root / "src" / name).touch()
+        os.utime(root / "src" / name, (at.timestamp(), at.timestamp()))
+    worked(home, str(root))
+    found = origin(home)
+    assert (found.folder, found.command) == (str(root), f"claude --resume {SESSION}")
+    assert found.ground == {"changed": 1, "looked_at": 2, "edited": 2, "by": "disk"}
+
+
+def test_session_of_other_machine_is_compared_with_its_crawl(home: Home) -> None:
+    worked(home, "/code/shop")
+    assert origin(home, here="elsewhere").ground is None
+    home.store.files.put_sources([Source("docs", "box", "/code", "shop", "documents")])
+    seen = FileCursor("docs", "src/a.py", mtime_ns=int(AFTER.timestamp() * 1e9))
+    assert home.store.files.commit_crawl(None, seen, None)
+    assert origin(home, here="elsewhere").ground == {"changed": 1, "looked_at": 1, "edited": 2, "by": "crawl"}
+    private = Private((Source("docs", "box", "/code", "shop", "documents"),))
+    assert origin(home, here="elsewhere", private=private).ground is None
+
+
+def test_folder_of_private_project_is_not_named(home: Home) -> None:
+    worked(home, "/code/shop")
+    (first,) = {each.project for each in home.episodes()}
+    asked = asked_of(home.episodes()[0])
+    assert asked is not None
+    other = type(asked)(asked.session_id, "another", asked.machine, asked.resumed)
+    grounds = Grounds(home.store, Private((), (first,)), "box")
+    assert grounds.of([other])[SESSION].folder == ""
+    assert grounds.of([asked])[SESSION].folder == "/code/shop"
+
+
+def test_posted_episode_has_no_session_to_resume(home: Home) -> None:
+    home.say("hello", "hi")
+    episode = home.ingest()[0]
+    assert asked_of(episode) is not None
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    posted = type(episode)("x", "direct", moment, "mac", "shop", "note", "s", "r", session_id="s")
+    assert asked_of(posted) is None
