@@ -35,6 +35,7 @@ from anamnesis_pipeline.search.engine import Engine
 from anamnesis_pipeline.search.freshness import EMBEDDING, backlog_notes
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.search.time_bounds import bound_texts
+from anamnesis_pipeline.services.asking import changed_since, resume_text
 from anamnesis_pipeline.services.fields import field_errors
 from anamnesis_pipeline.services.folder_project import projects_of_folder
 from anamnesis_pipeline.services.query_log import queries_body
@@ -234,6 +235,9 @@ def _block(rank: int, hit: Mapping[str, Any], zone: tzinfo | None, width: int) -
     tail = [f"{indent}{printable(hit['episode_id'])}{also}"]
     if where := place_of(hit["source"]):
         tail.append(f"{indent}{printable(where)}")
+    if command := resume_text(hit["source"]):
+        changed = f"  ({changed_since(hit['source']['ground'])})" if "ground" in hit["source"] else ""
+        tail.append(f"{indent}{printable(command)}{changed}")
     if (standing := hit.get("status", "active")) != "active":
         at, by = hit.get("superseded_at"), hit.get("superseded_by")
         since = f" since {datetime.fromisoformat(at).astimezone(zone):%Y-%m-%d %H:%M}" if at else ""

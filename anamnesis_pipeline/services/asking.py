@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from anamnesis_pipeline.model import Episode
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.search.project_labels import Private
+from anamnesis_pipeline.search.quoting import label
 from anamnesis_pipeline.services.folder_project import projects_called
 from anamnesis_pipeline.services.ground import Grounds, Origin, SessionAsked, asked_of
 from anamnesis_pipeline.services.rendering import origin_body, utc_text
@@ -36,7 +37,7 @@ class Asked(StrEnum):
     HOW = "how"
 
 
-_NOTHING = {
+NOTHING = {
     Asked.BLAME: "Nothing is recorded of this file or symbol: no session changed it or decided about it.",
     Asked.FIX: "Nothing is recorded of this error.",
     Asked.HOW: "Nothing is recorded of this: no run of it succeeded.",
@@ -169,14 +170,14 @@ class Asking:
         found = touched(self._store, asked, where, most) if where else []
         told = self._told([(each.session_id, each.episode_ids, each.last) for each in found])
         items = [_blame_item(each, its) for each, its in zip(found, told, strict=True)]
-        return {"asked": asked, "items": items, "nothing": None if items else _NOTHING[Asked.BLAME]}
+        return {"asked": asked, "items": items, "nothing": None if items else NOTHING[Asked.BLAME]}
 
     def fix(self, asked: str, where: Where | None, most: int) -> FixOut:
         """Return where an error occurred, and what ended it."""
         found = mended(self._store, asked, where, most) if where else []
         told = self._told([(each.session_id, [each.episode_id], each.at) for each in found])
         items = [_fix_item(each, its) for each, its in zip(found, told, strict=True)]
-        return {"asked": asked, "items": items, "nothing": None if items else _NOTHING[Asked.FIX]}
+        return {"asked": asked, "items": items, "nothing": None if items else NOTHING[Asked.FIX]}
 
     def how(self, asked: str, where: Where | None, most: int) -> HowOut:
         """Return how a command or task is run."""
@@ -187,7 +188,7 @@ class Asking:
         rejected: list[FailedOut] = [
             {"script": each.script, "ran_in": each.folder, "failed": each.failed} for each in rows if not each.succeeded
         ]
-        nothing = None if items else _NOTHING[Asked.HOW]
+        nothing = None if items else NOTHING[Asked.HOW]
         return {"asked": asked, "items": items, "rejected": rejected, "nothing": nothing}
 
     def _told(self, found: Sequence[tuple[str, Sequence[str], datetime | None]]) -> list[SessionToldOut]:
@@ -277,9 +278,17 @@ def changed_since(ground: GroundOut) -> str:
     return f"{ground['changed']} of {counted(ground['looked_at'], 'file')} changed since{as_of}"
 
 
+def resume_text(origin: Mapping[str, Any]) -> str:
+    """Return `claude --resume 4f0c2b1e in /home/ann/shop on laptop`; empty where nothing resumes it. Pure."""
+    if "resume" not in origin:
+        return ""
+    places = [("in", origin.get("folder")), ("on", origin["machine"])]
+    return " ".join([origin["resume"], *(f"{word} {place}" for word, place in places if place)])
+
+
 def _head(item: Mapping[str, Any], told: str, quote: str) -> Line:
     when = item["at"][:16].replace("T", " ") if item["at"] else "at an unknown time"
-    return Line(f"{when} {item['project'] or '(no project)'}, {told}", quote)
+    return Line(f"{when} {label(item['project']) or '(no project)'}, {told}", quote)
 
 
 def _blame_lines(item: Mapping[str, Any]) -> Iterator[Line]:
@@ -311,8 +320,7 @@ def _how_lines(item: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _origin_lines(item: Mapping[str, Any]) -> Iterator[Line]:
-    places = [f"in {item['folder']}" if "folder" in item else "", f"on {item['machine']}" if item["machine"] else ""]
-    if "resume" in item:
-        yield Line("to go on", " ".join(filter(None, [item["resume"], *places])))
+    if command := resume_text(item):
+        yield Line("to go on", command)
     if "ground" in item:
         yield Line(changed_since(item["ground"]))

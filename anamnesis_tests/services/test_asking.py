@@ -11,27 +11,16 @@ from anamnesis_pipeline.entities.linking import link
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.asking import Asked, Asking, question_of
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.services.test_ground import edit
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
-from anamnesis_tests.support.worked_sessions import REFUSED, called, migration
+from anamnesis_tests.support.worked_sessions import REFUSED, called, work
 
 PROJECT = "/code/shop"
 
 
 @pytest.fixture
 def home(tmp_path: Path, store: Store) -> Iterator[Home]:
-    """A session that rounds prices and is corrected, and one that mends a migration."""
     home = Home(tmp_path, store)
-    said = [record("user", "round the prices of an order to cents", 1), *edit("/code/shop/src/prices.py", 2, PROJECT)]
-    said += [record("user", "no, never round in prices.py, round where the invoice is printed", 3)]
-    said += [
-        *edit("/code/shop/src/invoice.py", 4, PROJECT),
-        *called("pytest -q tests/test_prices.py", "3 passed", 5, SESSION),
-    ]
-    home.write([*said, record("assistant", "The invoice rounds now.", 6)])
-    home.write(migration(OTHER, 100), f"-code-shop/{OTHER}.jsonl")
-    home.ingest()
-    link(home.store)
+    work(home)
     yield home
     home.close()
 

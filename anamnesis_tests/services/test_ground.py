@@ -13,19 +13,11 @@ from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.ground import Grounds, Origin, Seen, asked_of, crawl_says, disk_says, on_disk
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.archived_logs import DAY, SESSION, Home, record
+from anamnesis_tests.support.worked_sessions import edit
 
 BEFORE, AFTER = DAY + timedelta(minutes=5), DAY + timedelta(days=1)
 ENDED = DAY + timedelta(minutes=9)
 EDITED = {"a.py": BEFORE, "b.py": BEFORE}
-
-
-def edit(path: str, at: int, cwd: str) -> list[dict[str, object]]:
-    """A call that edits a file, and its result."""
-    use = {"type": "tool_use", "id": f"toolu_{at}", "name": "Edit", "input": {"file_path": path, "new_string": "x"}}
-    asked, done = record("assistant", "", at, cwd=cwd), record("user", "", at, uuid=f"r{at}", cwd=cwd)
-    asked["message"]["content"] = [use]
-    done["message"]["content"] = [{"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": "updated"}]
-    return [asked, done]
 
 
 @pytest.fixture

@@ -37,11 +37,18 @@ class _Arguments(BaseModel):
 
 class Search(_Arguments):
     """Search the user's memory of past sessions, decisions, errors and documents. Call it before answering from \
-nothing: what did we decide, have we seen this error, why is it so, how did we do it last time. Returns short quoted \
-hits with ids for `read`, each strong, fair or weak; weak ones hardly answer. Without a query: the newest.
+nothing: what did we decide, have we seen this error, why is it so. Returns short quoted hits with ids for `read`, \
+each strong, fair or weak; weak ones hardly answer. Without a query: the newest.
     """
 
-    query: Annotated[str, Field(max_length=5_000, description="a question with its names, or a literal text")] = ""
+    query: Annotated[
+        str,
+        Field(
+            max_length=5_000,
+            description="a question, literal text, or `blame: PATH` (who changed it), `fix: ERROR` (what ended it), "
+            "`how: TASK` (how to run it)",
+        ),
+    ] = ""
     project: Project = None
     since: Since = None
     until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
@@ -77,7 +84,7 @@ release. With `session` all that was said in it.
     project: Project = None
     session: Annotated[Name | None, Field(description="session id")] = None
     since: Since = None
-    until: Annotated[When | None, Field(description="exclusive: 2026-02 to 2026-03 is February")] = None
+    until: Annotated[When | None, Field(description="exclusive")] = None
     order: Literal["newest", "oldest"] = "newest"
     limit: Annotated[int, Field(ge=1, le=50)] = 20
     cursor: Annotated[str | None, Field(max_length=2_000, pattern=CURSOR_PATTERN, description="of the page before")] = (

@@ -12,6 +12,7 @@ from anamnesis_pipeline.parsing.text.plain_text import without_markup
 from anamnesis_pipeline.parsing.text.wording import counted, kind_label, session_text
 from anamnesis_pipeline.search.quoting import defused, id_label, label
 from anamnesis_pipeline.search.token_estimate import cost, cut
+from anamnesis_pipeline.services.asking import Line, changed_since, resume_text
 
 HIT_TOKENS = 100
 """Limit of one search hit, including its head."""
@@ -25,6 +26,10 @@ HEADER = MEMORY_PREFACES[1]
 
 QUOTE_TOKENS = 66
 """Limit of a hit's quoted sentences: what most heads leave of `HIT_TOKENS`."""
+ORIGIN_TOKENS = 90
+"""Limit of the line that tells how to go on with the session of hits."""
+QUOTED_TOKENS = 60
+"""Limit of each quote of an answer about a thing."""
 _NAME_TOKENS = 16
 _TITLE_TOKENS, _SHORT_TITLE_TOKENS = 22, 9
 """Limits of a title beside a short quote and a long one."""
@@ -77,6 +82,27 @@ def hit(rank: int, found: Mapping[str, Any], common: Sequence[str] = ()) -> str:
     quoted = QUOTE + cut(text, max(left - cost(title), 12))
     said = text.casefold().startswith(title.removesuffix("…").casefold())  # as for a note
     return "\n".join([first if said else f"{first} {QUOTE}{title}", quoted, *([last] if last else [])])
+
+
+def origins(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each session of the hits that can be resumed: the ranks, the command, what changed since."""
+    ranks: dict[str, list[str]] = {}
+    told: dict[str, str] = {}
+    for rank, each in enumerate(found, 1):
+        source = each["source"]
+        if command := resume_text(source):
+            ranks.setdefault(command, []).append(str(rank))
+            told[command] = f" · {changed_since(source['ground'])}" if "ground" in source else ""
+    lines = [f"go on with {', '.join(its)} {QUOTE}{flat(command)}{told[command]}" for command, its in ranks.items()]
+    return [cut(text, ORIGIN_TOKENS) for text in lines]
+
+
+def told(rank: int, lines: Sequence[Line]) -> str:
+    """Format an item of an answer about a thing: its heading, then what was done and said, each quote on a line."""
+    texts = [
+        f"{each.ours} {QUOTE}{cut(flat(each.quote), QUOTED_TOKENS)}" if each.quote else each.ours for each in lines
+    ]
+    return "\n".join([f"{rank}. {texts[0]}", *texts[1:]])
 
 
 def line(record: Mapping[str, Any], text: str = "") -> str:

@@ -17,6 +17,7 @@ from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD, describe_probl
 from anamnesis_pipeline.search.handoff import MAX_ITEMS
 from anamnesis_pipeline.search.quoting import id_label, label
 from anamnesis_pipeline.search.time_bounds import bound_texts, bounds_of
+from anamnesis_pipeline.services.asking import Asked, Asking, blocks_of, question_of
 from anamnesis_pipeline.services.context import ContextRequest
 from anamnesis_pipeline.services.fields import check_id, field_errors
 from anamnesis_pipeline.services.folder_project import current_project, project_meant
@@ -133,6 +134,8 @@ class LocalTools:
             recent = Timeline(project=asked.project, since=asked.since, until=asked.until, limit=asked.limit)
             return self._timeline(recent, folder, tuple(asked.kind))
         scope = Scope(None) if asked.session and not asked.project else self._scope(asked.project, folder)
+        if (named := question_of(asked.query)) is not None:
+            return self._about(*named, scope, asked.limit)
         session, include_private = None, scope.include_private
         if asked.session:
             session, include_private = self._whole_session(asked.session, include_private)
@@ -159,11 +162,23 @@ class LocalTools:
         hits = [texts.hit(rank, found, common) for rank, found in enumerate(answer["results"], 1)]
         hits = [f"(all of {' · '.join(common)})", *hits] if common else hits
         problems = [f"incomplete: {texts.flat(problem)}" for problem in answer["degraded"]]
+        hits += texts.origins(answer["results"])
         if not hits:
             hits = [_nothing(scope)]
         elif scope.project:
             hits.append(f'(project {texts.flat(scope.project)}; project="all" searches everything)')
         return texts.block([*filter(None, [scope.note]), *first, *hits, *problems])
+
+    def _about(self, kind: Asked, asked: str, scope: Scope, limit: int) -> str:
+        """Return what is recorded of a thing."""
+        services = self._services
+        asking = Asking(services.store, services.engine.private(), services.settings.machine)
+        body = asking.answer(kind, asked, asking.where(scope.project, scope.include_private), limit)
+        blocks = list(blocks_of(kind, body))
+        told = [texts.told(rank, each) for rank, each in enumerate(blocks, 1)] if body["items"] else []
+        nothing = [] if told else [texts.told(0, each).removeprefix("0. ") for each in blocks]
+        of = [f'(project {texts.flat(scope.project)}; project="all" covers everything)'] if scope.project else []
+        return texts.block([*filter(None, [scope.note]), *told, *nothing, *of])
 
     def _read(self, asked: Read) -> str:
         lines: list[str] = []

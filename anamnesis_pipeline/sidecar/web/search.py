@@ -7,6 +7,7 @@ explained.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -19,6 +20,16 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.parsing.text.wording import NOTHING_GOOD
 from anamnesis_pipeline.search.freshness import EMBEDDING
 from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.services.asking import (
+    MAX_ITEMS,
+    NOTHING,
+    Asked,
+    Asking,
+    blocks_of,
+    changed_since,
+    question_of,
+    resume_text,
+)
 from anamnesis_pipeline.services.ground import Grounds
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn
@@ -63,7 +74,7 @@ router = page_router()
 async def search_page(request: Request, services: Uses) -> Response:
     """Show the form and the answer."""
     asked = asking.filled(request.query_params)
-    shown: dict[str, Any] = {"asked": asked, "choices": CHOICES, "answer": None, "problem": None}
+    shown: dict[str, Any] = {"asked": asked, "choices": CHOICES, "answer": None, "problem": None, "told": None}
     shown["names"] = await run_in_threadpool(asking.names_offered, services, asked)
     if "q" not in asked:
         return page(request, "search.html", "Search", **shown)
@@ -75,7 +86,25 @@ async def search_page(request: Request, services: Uses) -> Response:
     except RequestValidationError as exc:
         return page(request, "search.html", "Search", status=422, **{**shown, "problem": asking.told(exc)})
     admission: Admission = request.app.state.admission
+    if (named := question_of(question.query)) is not None:
+        return await admission.run(lambda: _told(request, services, *named, question, shown))
     return await admission.run(lambda: _answered(request, services, question, shown))
+
+
+def _told(
+    request: Request, services: Services, kind: Asked, asked: str, question: SearchIn, shown: Mapping[str, Any]
+) -> Response:
+    """Show what is recorded of a thing, without episodes that wait to be deleted."""
+    asking_it = Asking(services.store, services.engine.private(), services.settings.machine)
+    where = asking_it.where(question.project, question.include_private)
+    body = asking_it.answer(kind, asked, where, min(question.top_k, MAX_ITEMS))
+    hidden = undo_of(request).waiting()
+    items = [item for item in body["items"] if not hidden.intersection(item["episode_ids"])]
+    nothing = body["nothing"] or (None if items else NOTHING[kind])
+    ids = [item["episode_ids"][0] for item in items]
+    blocks = zip_longest(blocks_of(kind, {**body, "items": items, "nothing": nothing}), ids)
+    told = {"kind": kind, "asked": asked, "blocks": [(lines, name) for lines, name in blocks if lines]}
+    return page(request, "search.html", "Search", **{**shown, "told": told})
 
 
 def _answered(request: Request, services: Services, question: SearchIn, shown: Mapping[str, Any]) -> Response:
@@ -91,6 +120,8 @@ def _answered(request: Request, services: Services, question: SearchIn, shown: M
             **hit,
             "excerpt": marked(hit["excerpt"], question.query),
             "also": [name for name in hit["also"] if name not in hidden],
+            "resume": resume_text(hit["source"]),
+            "changed": changed_since(hit["source"]["ground"]) if "ground" in hit["source"] else "",
         }
         for hit in body["results"]
         if hit["episode_id"] not in hidden

@@ -16,6 +16,8 @@ from anamnesis_tests.sidecar.conftest import know_the_unrelated
 from anamnesis_tests.sidecar.mcp.conftest import POSTED, Client, OpenClient, Sidecar
 from anamnesis_tests.sidecar.mcp.test_private import HOOK
 from anamnesis_tests.sidecar.routes.test_session import session
+from anamnesis_tests.support.archived_logs import SESSION, Home
+from anamnesis_tests.support.worked_sessions import REFUSED, work
 
 HEAD = re.compile(r"^\d+\. \[\w+ \S+\] \d{4}-\d\d-\d\d · (?:strong|fair|weak)( · .+)?( > .+)?$")
 
@@ -310,3 +312,14 @@ def test_timeline_has_one_line_a_session_and_unfolds_it(sidecar: Sidecar, http: 
     assert "> Why is" in listed
     assert chunk[:6] not in listed
     assert chunk[:6] in http.call("timeline", session=FIRST)
+
+
+def test_tool_answers_about_things_and_names_resume(sidecar: Sidecar, http: Client, tmp_path: Path) -> None:
+    work(Home(tmp_path / "worked", sidecar.services.store))
+    resume = f"claude --resume {SESSION}"
+    blamed = http.call("search", query="blame: prices.py")
+    assert "1 edit > src/prices.py" in blamed
+    assert f"to go on > {resume} in /code/shop on box" in blamed
+    assert "ended it > docker compose up -d db" in http.call("search", query=f"fix: {REFUSED}")
+    assert "Nothing is recorded of this" in http.call("search", query="how: launch the rocket")
+    assert f"> {resume} in /code/shop on box" in http.call("search", query="round the invoice")

@@ -1,0 +1,45 @@
+"""Questions by thing over HTTP, and on the page Search."""
+
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from anamnesis_tests.sidecar.conftest import TestServices
+from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home
+from anamnesis_tests.support.page_reading import read
+from anamnesis_tests.support.worked_sessions import REFUSED, work
+
+RESUME = f"claude --resume {SESSION}"
+
+
+@pytest.fixture
+def worked(services: TestServices, tmp_path: Path) -> None:
+    work(Home(tmp_path, services.store))
+
+
+@pytest.mark.usefixtures("worked")
+def test_routes_answer_who_what_ended_and_how(client: TestClient) -> None:
+    (blamed,) = client.get("/api/blame", params={"path": "prices.py"}).json()["items"]
+    (fixed,) = client.get("/api/fix", params={"error": REFUSED}).json()["items"]
+    (run,) = client.get("/api/how", params={"task": "pytest", "limit": 1}).json()["items"]
+    assert (blamed["resume"], fixed["session_id"], run["script"]) == (RESUME, OTHER, "pytest -q tests/test_prices.py")
+    assert client.get("/api/how", params={"task": "pytest", "project": "none"}).json()["nothing"]
+
+
+@pytest.mark.usefixtures("worked")
+def test_hits_name_how_to_go_on_with_their_session(client: TestClient) -> None:
+    hits = client.post("/api/episodes/search", json={"query": "round the invoice", "mode": "exact", "min_score": 0})
+    source = hits.json()["results"][0]["source"]
+    assert (source["resume"], source["folder"], source["machine"]) == (RESUME, "/code/shop", "box")
+
+
+@pytest.mark.usefixtures("worked")
+def test_page_shows_answers_and_says_if_nothing_is_known(client: TestClient) -> None:
+    told = read(client, "/dashboard/search", q="blame: src/prices.py").select_one("#told").text
+    assert "round the prices of an order to cents" in told
+    assert RESUME in told
+    assert "docker compose up -d db" in read(client, "/dashboard/search", q=f"fix: {REFUSED}").select_one("#told").text
+    nothing = read(client, "/dashboard/search", q="how: launch the rocket").select_one("#told").text
+    assert "Nothing is recorded of this: no run of it succeeded." in nothing
+    assert RESUME in read(client, "/dashboard/search", q="round the invoice").select_one("#results").text
