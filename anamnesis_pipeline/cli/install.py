@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +25,7 @@ from anamnesis_pipeline.settings import Settings, claude_projects_dir
 BACKUP = ".before-anamnesis"
 """Ends the name of the copy of a file as it was before our entries were first put in; it is never overwritten."""
 HOOK_FILES = "plugin/hooks"
+HOOKS, ACTIONS = "hooks.json", "actions.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,12 @@ class Wanted:
     hooks: bool = False
     mcp: bool = False
     dry_run: bool = False
+    actions: bool = False
 
     @property
     def both(self) -> bool:
-        """Whether neither is named."""
-        return self.hooks == self.mcp
+        """Whether hooks and MCP server are meant, since nothing or both are named."""
+        return self.hooks == self.mcp and (self.hooks or not self.actions)
 
 
 OfProject = Annotated[bool, typer.Option("--project/--user", help="Settings of this project, or of the user.")]
@@ -56,6 +58,12 @@ OnlyMcp = Annotated[bool, typer.Option("--mcp", help="Only the MCP server.")]
 GitHook = Annotated[
     bool, typer.Option("--git-hook", help="Only the hook post-commit of this git repository, which tells its drift.")
 ]
+HookActions = Annotated[
+    bool,
+    typer.Option(
+        "--hook-actions", help="Only the hook before Edit, Write and Bash, which tells what was decided about them."
+    ),
+]
 OnlySay = Annotated[bool, typer.Option("--dry-run", help="Only print the changes, as a diff.")]
 
 
@@ -63,6 +71,7 @@ def install(
     project: OfProject = False,
     hooks: OnlyHooks = False,
     mcp: OnlyMcp = False,
+    hook_actions: HookActions = False,
     git_hook: GitHook = False,
     dry_run: OnlySay = False,
 ) -> None:
@@ -72,14 +81,15 @@ def install(
     settings = settings_file.load()
     if git_hook:
         typer.echo(change_hook(Path.cwd(), settings.home, install=True, dry_run=dry_run))
-    if not git_hook or hooks or mcp:
-        typer.echo("\n".join(run_install(settings, Wanted(project, hooks, mcp, dry_run))))
+    if not git_hook or hooks or mcp or hook_actions:
+        typer.echo("\n".join(run_install(settings, Wanted(project, hooks, mcp, dry_run, hook_actions))))
 
 
 def uninstall(
     project: OfProject = False,
     hooks: OnlyHooks = False,
     mcp: OnlyMcp = False,
+    hook_actions: HookActions = False,
     git_hook: GitHook = False,
     dry_run: OnlySay = False,
 ) -> None:
@@ -87,8 +97,8 @@ def uninstall(
     settings = settings_file.load()
     if git_hook:
         typer.echo(change_hook(Path.cwd(), settings.home, install=False, dry_run=dry_run))
-    if not git_hook or hooks or mcp:
-        typer.echo("\n".join(run_uninstall(settings, Wanted(project, hooks, mcp, dry_run))))
+    if not git_hook or hooks or mcp or hook_actions:
+        typer.echo("\n".join(run_uninstall(settings, Wanted(project, hooks, mcp, dry_run, hook_actions))))
 
 
 def places_of(project: bool) -> Places:
@@ -108,15 +118,17 @@ def run_install(settings: Settings, wanted: Wanted) -> list[str]:
     :raises GiveUp: a file is not as Claude Code writes it, or cannot be written. It is unchanged then.
     """
     places, said = places_of(wanted.project), []
-    if wanted.hooks or wanted.both:
-        hooks = _hooks(settings)
+    named = {HOOKS: "hooks for recall and reading"} if wanted.hooks or wanted.both else {}
+    named |= {ACTIONS: "the hook before actions"} if wanted.actions else {}
+    for file, what in named.items():
+        hooks = _hooks(settings, file)
         change = _planned(places.hooks, hooks, install=True)  # refuses before the script is written
         if not wanted.dry_run:
             _write(Path(hooks.script), (bundled(HOOK_FILES) / claude_settings.SCRIPT).read_bytes())
             _carry_out(change)
-        said.append(_outcome(places.hooks, change, "hooks for recall and reading", wanted.dry_run))
-        if settings.api_token:
-            said.append("the hooks take the token from ANAMNESIS_API_TOKEN: set it where Claude Code is started")
+        said.append(_outcome(places.hooks, change, what, wanted.dry_run))
+    if named and settings.api_token:
+        said.append("the hooks take the token from ANAMNESIS_API_TOKEN: set it where Claude Code is started")
     if wanted.mcp or wanted.both:
         said += _add_server(settings, places, wanted)
     return said
@@ -128,8 +140,13 @@ def run_uninstall(settings: Settings, wanted: Wanted) -> list[str]:
     :raises GiveUp: a file is not as Claude Code writes it, or cannot be written. It is unchanged then.
     """
     places, said = places_of(wanted.project), []
+    if wanted.actions:
+        change = _planned(places.hooks, _hooks(settings, ACTIONS), install=False)
+        if not wanted.dry_run:
+            _carry_out(change)
+        said.append(_outcome(places.hooks, change, "no hook of ours before actions", wanted.dry_run))
     if wanted.hooks or wanted.both:
-        change = _planned(places.hooks, _hooks(settings), install=False)
+        change = _planned(places.hooks, replace(_hooks(settings, HOOKS), events=None), install=False)
         if not wanted.dry_run:
             _carry_out(change)
             if not wanted.project:
@@ -143,10 +160,12 @@ def run_uninstall(settings: Settings, wanted: Wanted) -> list[str]:
     return said
 
 
-def _hooks(settings: Settings) -> Hooks:
-    plugin_hooks = json.loads((bundled(HOOK_FILES) / "hooks.json").read_text(encoding="utf-8"))
+def _hooks(settings: Settings, file: str) -> Hooks:
+    """Return the hooks of a file of the plugin; those of its other files stay."""
+    plugin_hooks = json.loads((bundled(HOOK_FILES) / file).read_text(encoding="utf-8"))
     script = settings.home / "hooks" / claude_settings.SCRIPT
-    return Hooks(plugin_hooks, sys.executable, str(script), sidecar_in_use(settings))
+    events = frozenset(plugin_hooks["hooks"])
+    return Hooks(plugin_hooks, sys.executable, str(script), sidecar_in_use(settings), events)
 
 
 def _server(settings: Settings) -> Server:

@@ -36,7 +36,7 @@ _FILE = re.compile(r"^(?:file_path|notebook_path|path): ([^\n]+)", re.MULTILINE)
 _DESCRIBED = re.compile(r"^description: ([^\n]{1,200})", re.MULTILINE)
 _MCP = re.compile(r"mcp__([\w-]+?)__(\w+)")
 _DEFINES = re.compile(
-    r"""^(?:(?:old_string|new_string|content):[ ])?[ \t]*
+    r"""^(?:(?:old_string|new_string|content|new_source):[ ])?[ \t]*
     (?:(?:export|default|public|private|protected|static|abstract|final|pub(?:\(\w+\))?|async|override|unsafe)\s+)*
     (?:
         (?: def | class | function\*? | fn | interface | struct | enum | trait | protocol

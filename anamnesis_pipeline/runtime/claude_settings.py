@@ -10,6 +10,8 @@ from anamnesis_pipeline.runtime.json_text import with_item, without
 
 SCRIPT = "anamnesis_hook.py"
 """File name that identifies our hooks, in any folder."""
+ACTION = "PreToolUse"
+"""Event of the hook before actions, which is installed on request only."""
 SERVER = "anamnesis"
 MODULE = "anamnesis_pipeline"
 PLUGIN_PREFIX = "anamnesis@"
@@ -38,14 +40,16 @@ class Entries(Protocol):
 class Hooks:
     """Our hooks.
 
-    :param plugin_hooks: the plugin's `hooks.json`.
+    :param plugin_hooks: the plugin's `hooks.json`, or its `actions.json`.
     :param python: interpreter of the script; :param url: the memory's address.
+    :param events: those whose hooks of ours are replaced or taken out; None: all.
     """
 
     plugin_hooks: Settings
     python: str
     script: str
     url: str
+    events: frozenset[str] | None = None
 
     def put_in(self, text: str, before: str = EMPTY) -> str:
         """Add our hooks after existing ones.
@@ -54,7 +58,7 @@ class Hooks:
         """
         text = self.taken_out(text, before)
         settings = object_of(text)
-        if plugin_enabled(settings):
+        if plugin_enabled(settings) and ACTION not in self.plugin_hooks["hooks"]:
             raise GiveUp("the plugin is installed already, and brings the hooks along; nothing is changed")
         ours = {
             event: [_of_this_machine(group, self.python, self.script, self.url) for group in groups]
@@ -74,7 +78,7 @@ class Hooks:
         """Return the text without our hooks, and without what this empties."""
         text = text if text.strip(_BLANK) else EMPTY
         had = _checked_hooks(object_of(before))
-        while place := _first_of_ours(hooks := _checked_hooks(object_of(text))):
+        while place := _first_of_ours(hooks := _checked_hooks(object_of(text)), self.events):
             event, group, hook = place
             path: list[str | int] = ["hooks", event, group, "hooks", hook]
             if len(hooks[event][group]["hooks"]) == 1:
@@ -173,15 +177,17 @@ def _checked_servers(config: Settings) -> dict[str, Any]:
     return servers
 
 
-def _first_of_ours(hooks: Mapping[str, Sequence[Settings]]) -> tuple[str, int, int] | None:
-    """Return the first of our hooks: event, index of the group, index of the hook in it."""
+def _first_of_ours(
+    hooks: Mapping[str, Sequence[Settings]], events: frozenset[str] | None
+) -> tuple[str, int, int] | None:
+    """Return the first of our hooks of these events: event, index of the group, index of the hook in it."""
     return next(
         (
             (event, group, number)
             for event, groups in hooks.items()
             for group, held in enumerate(groups)
             for number, hook in enumerate(held["hooks"])
-            if _is_ours(hook)
+            if (events is None or event in events) and _is_ours(hook)
         ),
         None,
     )

@@ -8,13 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from anamnesis_pipeline.entities.in_calls import FIX_WITHIN
 from anamnesis_pipeline.entities.naming import command_names, is_same_file
 from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
-from anamnesis_pipeline.model import Episode, EpisodeHead
+from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, SegmentKind
+from anamnesis_pipeline.parsing.claude_logs.commands import command_of_tests
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.plain_text import shortened
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.project_labels import ALL, NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
@@ -33,12 +36,21 @@ MAX_QUOTES = 3
 MAX_EPISODES = 50
 MAX_WHY_CHARS = 200
 MAX_ALIKE = 3
+MAX_PROJECTS = 200
+"""Projects whose names are looked through where none is asked for."""
+MAX_OUTPUTS = 10
+"""Episodes in whose outputs an error is looked for that is not the telling line of any."""
+MIN_STEM_CHARS = 5
 SAME_ERROR = 0.7
 """Least share of the words of two signatures that they have in common, for one error told in two ways."""
 ENOUGH_WORDS = 0.6
 """Least share of the weight of a task's words that its command, script or description has."""
+MAX_WORDS, MIN_WORDS = 8, 2
+"""Words of an error by which outputs are looked for."""
+_RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 _ACTS = frozenset({Relation.EDITED, Relation.RAN})
 _DECIDED = frozenset({Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION, Signal.FACT})
+_JOINS = re.compile(r"[-_]")
 _PATH = re.compile(r"[\w~@.+-]*[/\\][^\s]*|[\w@+-]+(?:\.[\w-]+)*\.\w{1,8}")
 
 
@@ -150,6 +162,7 @@ def mended(store: Store, asked: str, where: Where, most: int) -> list[Mended]:
     for each in found:
         latest.setdefault(each.session_id, each)
     told = [_mended(store, each, where) for each in list(latest.values())[: most * 2]]
+    told = told or _in_outputs(store, signature_of(line), where)
     return sorted(told, key=lambda each: not (each.ended or each.told))[:most]
 
 
@@ -162,14 +175,15 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
     """
     rows = _invoked(store, where)
     known = {name.partition(" ")[0] for each in rows for name in each.names}
-    names = [name for name, program in command_names(asked) if program in known]
-    if names:
-        wanted = set(asked.split())
-        scored = [
-            (len(wanted & set(each.script.split())) / len(wanted), each)
-            for each in rows
-            if each.names.intersection(names)
-        ]
+    asked_names = [name for name, program in command_names(asked) if program in known]
+    if asked_names:
+        named = [each for each in rows if each.names.intersection(asked_names)]
+        words = [word for word in asked.split() if not STOP_WORDS.intersection([word.lower()])]
+        if not named:  # the program runs with other words before what it is told
+            rest = [word for word in words if not word.startswith("-") and word not in _LAUNCHERS | known]
+            of_program = [each for each in rows if any(name.partition(" ")[0] in words for name in each.names)]
+            named = [each for each in of_program if rest and all(word in each.script for word in rest)]
+        scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
     else:
         scored = _suiting(asked, rows)
     ordered = sorted(scored, key=lambda each: (each[0], each[1].succeeded, each[1].last or _NEVER), reverse=True)
@@ -209,7 +223,30 @@ def _named(store: Store, asked: str, where: Where) -> list[Mention]:
             return files
     symbol = asked.replace("::", ".").removesuffix("()").rpartition(".")[2]
     found = store.entities.named(EntityKind.SYMBOL, symbol.lower(), MAX_MENTIONS, projects=where.projects)
-    return _shown(store, [each for each in found if each.name == symbol], where)
+    if symbols := _shown(store, [each for each in found if each.name == symbol], where):
+        return symbols
+    known = _known(store, EntityKind.FILE, where)
+    found = []
+    for leaf in list({leaf_of(EntityKind.FILE, name) for name in known if is_called(name, path)})[:MAX_ALIKE]:
+        of_leaf = store.entities.named(EntityKind.FILE, leaf, MAX_MENTIONS, projects=where.projects)
+        found += [each for each in of_leaf if is_called(each.name, path)]
+    return _shown(store, found, where)
+
+
+def is_called(name: str, asked: str) -> bool:
+    """Return whether a file is in a folder that is asked for, or is called so but for its ending and the way in which
+    words are joined: `PdfExport`, also `PdfExport.run`, is `app/exports/pdf_export.rb`. Pure.
+    """
+    if "/" in asked.strip("/"):
+        return f"/{asked.strip('/')}/".lower() in f"/{name}".lower()
+    stem, wanted = (_JOINS.sub("", each.partition(".")[0]).lower() for each in (name.rpartition("/")[2], asked))
+    return len(wanted) >= MIN_STEM_CHARS and stem == wanted
+
+
+def _known(store: Store, kind: EntityKind, where: Where) -> set[str]:
+    """Return the names of the things of a kind that are known there."""
+    projects = where.projects or store.projects.all()[:MAX_PROJECTS]
+    return {name for each in projects for _, name, *_ in store.entities.counted(each, [kind])}
 
 
 def _said_about(store: Store, mentions: Sequence[Mention]) -> list[Observation]:
@@ -246,6 +283,15 @@ def _quotes(said: Iterable[Observation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.quote for each in said))[:MAX_QUOTES]
 
 
+def file_mentions(store: Store, name: str, where: Where, relation: Relation) -> list[Mention]:
+    """Return the mentions of this very file that have a relation, the newest stored first.
+
+    :param name: as `naming.file_name` returns it.
+    """
+    found = store.entities.named(EntityKind.FILE, leaf_of(EntityKind.FILE, name), MAX_MENTIONS, projects=where.projects)
+    return _shown(store, [each for each in found if each.name == name and each.relation is relation], where)
+
+
 # --- errors ----------------------------------------------------------------------------------------------
 
 
@@ -256,8 +302,7 @@ def _errors(store: Store, signature: str, where: Where) -> list[Mention]:
     found = store.entities.named(EntityKind.ERROR, signature.lower(), MAX_MENTIONS, projects=where.projects)
     if not found:
         words = set(signature.split())
-        known = {name for each in where.projects for _, name, *_ in store.entities.counted(each, [EntityKind.ERROR])}
-        alike = {name: _alike(words, set(name.split())) for name in known}
+        alike = {name: _alike(words, set(name.split())) for name in _known(store, EntityKind.ERROR, where)}
         for name, share in sorted(alike.items(), key=lambda each: -each[1])[:MAX_ALIKE]:
             if share >= SAME_ERROR:
                 found += store.entities.named(EntityKind.ERROR, name.lower(), MAX_MENTIONS, projects=where.projects)
@@ -293,6 +338,63 @@ def _mended(store: Store, error: Mention, where: Where) -> Mended:
     )
 
 
+def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
+    """Return what was done after commands failed whose output has the error in a line that is not its telling one."""
+    words = [word for word in signature.split() if word.isalpha()][:MAX_WORDS]
+    if len(words) < MIN_WORDS:
+        return []
+    hits = store.text.with_all(words, MAX_OUTPUTS, EpisodeFilter(projects=where.projects))
+    found: dict[str, Mended] = {}
+    for part in store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits))):
+        mentions = _shown(store, store.entities.of_episodes([part.part_id]), where)
+        for call, result in pairwise(part.segments):
+            lines = result.text.splitlines() if result.kind in _RESULTS else []
+            line = next((each.strip() for each in lines if signature_of(each) == signature), "")
+            if failed := next((m for m in mentions if line and m.message_id == call.uuid and _is_failed(m)), None):
+                found.setdefault(part.session_id, _failure(store, failed, line, where))
+    return list(found.values())
+
+
+def _is_failed(mention: Mention) -> bool:
+    return mention.kind is EntityKind.COMMAND and mention.relation is Relation.FAILED
+
+
+def _failure(store: Store, failed: Mention, line: str, where: Where) -> Mended:
+    """Return what was done between a command that failed and its success in the same session."""
+    session = _shown(store, store.entities.of_session(failed.session_id, MAX_OF_SESSION), where)
+    program = failed.name.partition(" ")[0]
+    later = [e for e in session if failed.place < e.place <= failed.place + FIX_WITHIN and e.relation in _ACTS]
+    runs = [e for e in later if e.kind is EntityKind.COMMAND and e.name.partition(" ")[0] == program]
+    until = runs[0].place if runs else failed.place + FIX_WITHIN
+    acts = [e for e in later if e.kind in {EntityKind.FILE, EntityKind.COMMAND} and e.place <= until]
+    done = tuple(dict.fromkeys(e.detail or e.name for e in acts))[-MAX_TRIED:]
+    ended, tried = (done, ()) if runs else ((), done)
+    return Mended(failed.session_id, failed.project, failed.at, failed.episode_id, line, failed.detail, tried, ended)
+
+
+def ended_after(store: Store, failed: Mention, where: Where) -> tuple[str, tuple[str, ...], str]:
+    """Return of a command that failed: the line of its error, what ended it in its session, and how Claude told that.
+
+    What ended it is also another script of the same program that succeeded next. Nothing if only files were edited:
+    these are as they are now.
+    """
+    session = _shown(store, store.entities.of_session(failed.session_id, MAX_OF_SESSION), where)
+    near = range(failed.place, failed.place + 2)  # the call, and its result
+    error = next((e for e in session if e.kind is EntityKind.ERROR and e.place in near), None)
+    if error is not None:
+        ends = [e for e in session if e.relation is Relation.FIXED and e.other == error.name]
+        if ends and all(e.kind is EntityKind.FILE for e in ends):
+            return "", (), ""
+        mended_it = _mended(store, error, where)
+        if mended_it.ended or mended_it.told:
+            return error.detail, mended_it.ended, mended_it.told
+    program = failed.name.partition(" ")[0]
+    later = [e for e in session if e.kind is EntityKind.COMMAND and e.place > failed.place]
+    others = [e for e in later if e.name.partition(" ")[0] == program and e.detail != failed.detail]
+    ended = next((e.detail for e in others if e.relation is Relation.RAN), "")
+    return error.detail if error else "", (ended,) if ended else (), ""
+
+
 # --- commands --------------------------------------------------------------------------------------------
 
 
@@ -314,17 +416,24 @@ def _invoked(store: Store, where: Where) -> list[Invocation]:
 
 def _suiting(task: str, rows: Sequence[Invocation]) -> list[tuple[float, Invocation]]:
     """Return the share of a task's words that each invocation has, rare words weighing more, where it is enough."""
-    texts = [_stems(f"{each.script} {each.said}") for each in rows]
+    texts = [_stems(f"{each.script} {each.said} {'test' * bool(command_of_tests(each.script))}") for each in rows]
     counts = Counter(word for text in texts for word in text)
-    wanted = {stem: 1 / (1 + counts[stem]) ** 0.5 for stem in _stems(task)}
+    wanted = {stem: 1 / (1 + counts[stem]) ** 0.5 for stem in _stems(task) - _IDLE}
     whole = sum(wanted.values())
     shares = [sum(wanted[word] for word in text if word in wanted) / whole if whole else 0.0 for text in texts]
     return [(share, each) for share, each in zip(shares, rows, strict=True) if share >= ENOUGH_WORDS]
 
 
 def _stems(text: str) -> frozenset[str]:
-    words = [word for token in content_words(text) for word in _WORD.findall(token.lower())]
+    pieces = [word for token in content_words(text) for word in _WORD.findall(token)]
+    words = [word.lower() for piece in pieces for word in _CAMEL.split(piece)]
     return frozenset(re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 4 else word for word in words)
 
 
 _WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LAUNCHERS = frozenset("npx bunx pnpx bundle exec dlx sudo env".split())
+_IDLE = frozenset(
+    "run runn all only one ones this machin how use here just do mak make new present fil file files except".split()
+)
+"""Words of tasks that no command or description needs to have."""

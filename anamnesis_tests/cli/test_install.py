@@ -248,3 +248,27 @@ def test_rights_and_links_stay_as_they_are(settings: Settings, home: Path) -> No
     assert (home / ".claude/settings.json").is_symlink()
     assert stat.S_IMODE(dotfiles.stat().st_mode) == 0o640
     assert set(read(dotfiles)["hooks"]) >= set(EVENTS)
+
+
+def test_hook_before_actions_is_installed_on_request_only(home: Path, settings: Settings) -> None:
+    path = home / ".claude" / "settings.json"
+    run_install(settings, Wanted(hooks=True))
+    assert "PreToolUse" not in read(path)["hooks"]
+    run_install(settings, Wanted(actions=True))
+    ((group,), others) = (read(path)["hooks"]["PreToolUse"], set(read(path)["hooks"]))
+    assert group["matcher"] == "Edit|MultiEdit|Write|NotebookEdit|Bash"
+    assert group["hooks"][0]["args"][-2] == "action"
+    run_install(settings, Wanted(hooks=True))
+    assert set(read(path)["hooks"]) == others == {*EVENTS, "PreToolUse"}
+    run_uninstall(settings, Wanted(actions=True))
+    assert set(read(path)["hooks"]) == set(EVENTS)
+    run_install(settings, Wanted(actions=True))
+    run_uninstall(settings, Wanted())
+    assert not path.exists()
+
+
+def test_hook_before_actions_goes_beside_the_plugin(home: Path, settings: Settings) -> None:
+    path = home / ".claude" / "settings.json"
+    path.write_text('{"enabledPlugins": {"anamnesis@x": true}}')
+    run_install(settings, Wanted(actions=True))
+    assert set(read(path)["hooks"]) == {"PreToolUse"}

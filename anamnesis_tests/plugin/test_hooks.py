@@ -12,12 +12,12 @@ import pytest
 from anamnesis_pipeline.model import MEMORY_BEGINS, MEMORY_ENDS
 from anamnesis_tests.plugin import servers
 from anamnesis_tests.sidecar.test_process import free_port
-from anamnesis_tests.support.hooks import EVENTS, HOOKS, PLUGIN, SESSION, fire, harmless
+from anamnesis_tests.support.hooks import ACTION, EVENTS, HOOKS, PLUGIN, SESSION, fire, harmless
 
 CONTEXT = f"{MEMORY_BEGINS}\nOn 2026-03-05 in project acme: retries were fixed ☃\n{MEMORY_ENDS}"
 RECALLING = ["SessionStart", "UserPromptSubmit"]
 NUDGING = ["Stop", "SubagentStop", "PreCompact", "SessionEnd"]
-each_event = pytest.mark.parametrize("event", list(EVENTS))
+each_event = pytest.mark.parametrize("event", [*EVENTS, *ACTION])
 each_recall = pytest.mark.parametrize("event", RECALLING)
 
 
@@ -266,3 +266,38 @@ def test_a_nudge_names_the_transcript_and_says_nothing(event: str) -> None:
 def test_nothing_but_session_end_waits_where_nothing_is_brought() -> None:
     background = {event for event in NUDGING if HOOKS[event][0]["hooks"][0].get("async")}
     assert background == {"Stop", "SubagentStop", "PreCompact"}
+
+
+ACTIONS = {
+    "Edit": {"file_path": "/x/a.py", "old_string": "a\x00b", "new_string": "c"},
+    "Write": {"file_path": "/x/a.py", "content": "c"},
+    "Bash": {"command": "make deploy", "description": "Deploy"},
+}
+
+
+def test_action_is_told_in_the_form_that_claude_code_reads() -> None:
+    with servers.serving(answering()) as server:
+        done = [fire("PreToolUse", server.url, tool_name=name, tool_input=given) for name, given in ACTIONS.items()]
+    output = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": CONTEXT}}
+    assert [json.loads(each.output) for each in done] == [output] * 3
+    asked = [body for _, _, body in server.requests]
+    assert server.requests[0][0] == "POST /api/context/action HTTP/1.1"
+    named = {"session_id": SESSION["session_id"], "cwd": "/x", "max_tokens": 150}
+    assert asked[0] == {"path": "/x/a.py", "before": "a b", "after": "c", **named}
+    assert asked[1] == {"path": "/x/a.py", "before": "", "after": "c", **named}
+    assert asked[2] == {"command": "make deploy", **named}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_server_that_is_not_well_blocks_no_action(what: str) -> None:
+    with servers.serving(BAD[what]) as server:
+        harmless("PreToolUse", server.url)
+
+
+@pytest.mark.parametrize("given", [None, [], {}, {"file_path": 7}, {"file_path": " "}, {"file_path": "x" * 5_000}])
+def test_action_without_a_file_or_command_asks_nothing(given: Any) -> None:
+    with servers.serving(answering()) as server:
+        harmless("PreToolUse", server.url, tool_name="Edit", tool_input=given)
+        harmless("PreToolUse", server.url, tool_name="Bash", tool_input=given)
+        harmless("PreToolUse", server.url, agent_id="a1")
+    assert server.connections == 0

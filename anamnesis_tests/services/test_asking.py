@@ -10,6 +10,7 @@ from anamnesis_pipeline.cli.asking import render
 from anamnesis_pipeline.entities.linking import link
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.asking import Asked, Asking, question_of
+from anamnesis_pipeline.services.things import is_called
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
 from anamnesis_tests.support.worked_sessions import REFUSED, called, work
@@ -103,3 +104,32 @@ def test_query_with_prefix_asks_about_a_thing() -> None:
     assert question_of("fix:KeyError\nmore") == (Asked.FIX, "KeyError\nmore")
     assert question_of("how do we run it") is None
     assert question_of("how:") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("app/exports/pdf_export.rb", "PdfExport"),
+        ("app/exports/pdf_export.rb", "PdfExport.run"),
+        ("bin/nach-nas", "nach-nas"),
+        ("modules/network/main.tf", "modules/network"),
+    ],
+)
+def test_file_is_asked_for_as_its_class_or_folder_is_called(name: str, asked: str) -> None:
+    assert is_called(name, asked)
+    assert not is_called("app/exports/other.rb", asked)
+
+
+def test_task_in_words_finds_its_command(home: Home) -> None:
+    (item,) = answered(home, Asked.HOW, "run the prices tests")["items"]
+    assert item["script"] == "pytest -q tests/test_prices.py"
+
+
+def test_error_inside_an_output_is_found_by_its_line(home: Home) -> None:
+    output = f"Traceback:\n  locked version selection does not match constraints\n{REFUSED.replace('5433', '1')}"
+    lines = [record("user", "plan it", 400), *called("terraform plan", output, 401, SESSION, is_error=True)]
+    home.write([*lines, *called("terraform init -upgrade", "ok", 402, SESSION)])
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.FIX, "locked version selection does not match constraints")["items"]
+    assert (item["command"], item["ended"]) == ("terraform plan", ["terraform init -upgrade"])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.knowledge.dream import observe
 from anamnesis_tests.sidecar.conftest import TestServices
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home
 from anamnesis_tests.support.page_reading import read
@@ -43,3 +44,14 @@ def test_page_shows_answers_and_says_if_nothing_is_known(client: TestClient) -> 
     nothing = read(client, "/dashboard/search", q="how: launch the rocket").select_one("#told").text
     assert "Nothing is recorded of this: no run of it succeeded." in nothing
     assert RESUME in read(client, "/dashboard/search", q="round the invoice").select_one("#results").text
+
+
+@pytest.mark.usefixtures("worked")
+def test_action_is_told_what_was_said_about_it(services: TestServices, client: TestClient) -> None:
+    observe(services.store)
+    edit = {"path": "/code/shop/src/prices.py", "before": "total", "after": "round(total)", "cwd": "/code/shop"}
+    told = client.post("/api/context/action", json=edit).json()
+    assert "never round in prices.py" in told["text"]
+    assert (told["tokens"] <= 150, len(told["episodes"])) == (True, 1)
+    assert client.post("/api/context/action", json={"command": "ls", "cwd": "/code/shop"}).json()["text"] == ""
+    assert client.post("/api/context/action", json={**edit, "command": "ls"}).status_code == 422

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 PLUGIN = Path(__file__).parents[2] / "plugin"
-HOOKS: dict[str, Any] = json.loads((PLUGIN / "hooks/hooks.json").read_text(encoding="utf-8"))["hooks"]
+HOOKS: dict[str, Any] = {
+    event: groups
+    for name in ("hooks.json", "actions.json")
+    for event, groups in json.loads((PLUGIN / "hooks" / name).read_text(encoding="utf-8"))["hooks"].items()
+}
 SESSION = {"session_id": "5e551011", "transcript_path": "/home/ann/.claude/projects/-x/5e551011.jsonl", "cwd": "/x"}
 EVENTS: dict[str, dict[str, Any]] = {
     "SessionStart": {"source": "startup"},
@@ -18,6 +22,8 @@ EVENTS: dict[str, dict[str, Any]] = {
     "PreCompact": {"trigger": "auto", "custom_instructions": ""},
     "SessionEnd": {"reason": "other"},
 }
+ACTION: dict[str, dict[str, Any]] = {"PreToolUse": {"tool_name": "Bash", "tool_input": {"command": "make test"}}}
+"""Of the hook that is installed on request only."""
 GIVEN_UP_S = 20
 """Below what each server that is not well takes to answer: a hook that waited for it would not have ended by then."""
 
@@ -51,7 +57,7 @@ def environment(url: str | None = None, **more: str) -> dict[str, str]:
 def fire(
     event: str, url: str | None = None, *, stdin: bytes | None = None, env: dict[str, str] | None = None, **fields: Any
 ) -> Done:
-    given = {**SESSION, "hook_event_name": event, **EVENTS[event], **fields}
+    given = {**SESSION, "hook_event_name": event, **{**EVENTS, **ACTION}[event], **fields}
     done = subprocess.run(
         command(event),
         input=json.dumps(given).encode() if stdin is None else stdin,

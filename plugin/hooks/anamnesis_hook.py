@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What Claude Code runs at the hooks of a session: `anamnesis_hook.py start|prompt|nudge [URL]`, the event on stdin.
+"""What Claude Code runs at the hooks of a session: `anamnesis_hook.py start|prompt|action|nudge [URL]`, event on stdin.
 
-`start` and `prompt` ask the memory for context and print it; `nudge` says that a transcript has grown. Whatever
-happens, this ends within `DEADLINE_S` with status 0, and prints nothing but context: no memory is worth a session.
+`start`, `prompt` and `action` (before an edit or a command) ask the memory for context and print it; none decides on
+the call. `nudge` says that a transcript has grown. Whatever happens, this ends within `DEADLINE_S` with status 0, and
+prints nothing but context: no memory is worth a session.
 
 Python 3.8 or newer, standard library only, on every system. Settings, from the environment, the plugin's before ours:
 
@@ -26,6 +27,7 @@ CONNECT_S = 0.3
 DEADLINE_S = 1.0
 """From the first line of this script; the interpreter's own start comes on top."""
 START_TOKENS, PROMPT_TOKENS, MAX_TOKENS = 800, 400, 1500
+ACTION_TOKENS, MAX_CHANGE = 150, 4000
 MAX_STDIN, MAX_REPLY, MAX_PROMPT = 4000000, 200000, 20000
 MAX_CONTEXT = 9900
 """Characters; Claude Code moves what is beyond 10,000 into a file."""
@@ -71,23 +73,23 @@ def main(action, environ, stdin):
 
 
 def _context(action, event, environ):
-    wanted = (
-        _tokens(environ, "START_TOKENS", START_TOKENS)
-        if action == "start"
-        else _tokens(environ, "PROMPT_TOKENS", PROMPT_TOKENS)
-    )
-    question = _question(action, event)
+    wanted = {
+        "start": lambda: _tokens(environ, "START_TOKENS", START_TOKENS),
+        "prompt": lambda: _tokens(environ, "PROMPT_TOKENS", PROMPT_TOKENS),
+        "action": lambda: ACTION_TOKENS,
+    }[action]()
+    question = _action(event) if action == "action" else _question(action, event)
     if wanted <= 0 or question is None or event.get("agent_id"):
         return ""
     body = dict(question, max_tokens=wanted, **_named(event, ("session_id", 200), ("cwd", 4096)))
-    status, reply = _post(environ, "/api/context", body)
+    status, reply = _post(environ, "/api/context/action" if action == "action" else "/api/context", body)
     if status != 200:
         return ""
     answer = json.loads(reply.decode("utf-8"))
     text = answer.get("text") if isinstance(answer, dict) else None
     if not isinstance(text, str) or not _is_ours(text.strip()):
         return ""
-    name = "SessionStart" if action == "start" else "UserPromptSubmit"
+    name = {"start": "SessionStart", "prompt": "UserPromptSubmit", "action": "PreToolUse"}[action]
     return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text.strip()}})
 
 
@@ -100,6 +102,33 @@ def _question(action, event):
     if not typed or typed.startswith("/"):
         return None
     return {"query": typed.replace("\x00", " ")[:MAX_PROMPT]}
+
+
+def _action(event):
+    """What is about to be done; None: nothing that the memory knows about."""
+    given = event.get("tool_input")
+    if not isinstance(given, dict):
+        return None
+    if event.get("tool_name") == "Bash":
+        command = given.get("command")
+        return {"command": _plain(command)} if isinstance(command, str) and command.strip() else None
+    path = given.get("file_path") or given.get("notebook_path")
+    if not isinstance(path, str) or not path.strip() or len(path) > 4096:
+        return None
+    edits = given.get("edits")
+    edits = [given] + [each for each in (edits if isinstance(edits, list) else []) if isinstance(each, dict)]
+    before = [each["old_string"] for each in edits if isinstance(each.get("old_string"), str)]
+    after = [
+        each[name]
+        for each in edits
+        for name in ("new_string", "content", "new_source")
+        if isinstance(each.get(name), str)
+    ]
+    return {"path": path, "before": _plain("\n".join(before)), "after": _plain("\n".join(after))}
+
+
+def _plain(text):
+    return text.replace("\x00", " ")[:MAX_CHANGE]
 
 
 def _typed(event):
@@ -190,7 +219,7 @@ def _post(environ, path, body):
 def _run(found):
     try:
         action = sys.argv[1] if len(sys.argv) > 1 else ""
-        if action in ("start", "prompt", "nudge"):
+        if action in ("start", "prompt", "action", "nudge"):
             found.append(main(action, os.environ, sys.stdin.buffer))
     except BaseException:  # noqa: S110 - a hook never harms a session
         pass

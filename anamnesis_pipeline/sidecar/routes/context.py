@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Set
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -15,6 +15,8 @@ from anamnesis_pipeline.parsing.text.sentences import beginning
 from anamnesis_pipeline.search.context_items import Item, SourceClass
 from anamnesis_pipeline.search.handoff import MAX_ITEMS
 from anamnesis_pipeline.search.trust import tier_of
+from anamnesis_pipeline.services.before_action import MAX_TOKENS as ACTION_TOKENS
+from anamnesis_pipeline.services.before_action import ActionRequest, BeforeAction
 from anamnesis_pipeline.services.context import ContextAnswer, ContextMaker, ContextRequest
 from anamnesis_pipeline.services.fields import WHOLE, WORDED_PATTERN, Name, QueryText
 from anamnesis_pipeline.services.folder_project import projects_called
@@ -104,6 +106,73 @@ async def make_context(wanted: ContextIn, request: Request, services: Uses) -> R
 
     def answer() -> Response:
         return json_reply(_body(maker_of(services).make(wanted.request(), datetime.now(UTC))))
+
+    return await admission.run(answer)
+
+
+Changed = Annotated[str, Field(max_length=20_000)]
+
+
+class ActionIn(BaseModel):
+    """What a session is about to do: an edit of `path`, or a `command`."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"oneOf": [{"required": ["path"]}, {"required": ["command"]}]},
+    )
+
+    path: Annotated[Folder, Field(default="", description="File to be edited, absolute or in `cwd`")]
+    command: Annotated[Changed, Field(default="", pattern=WORDED_PATTERN, description="Shell command to be run")]
+    before: Annotated[Changed, Field(description="Text that the edit replaces")] = ""
+    after: Annotated[Changed, Field(description="Text that the edit writes")] = ""
+    cwd: Annotated[Folder | None, Field(description="Working directory of the session, which names the project")] = None
+    machine: Annotated[Name | None, Field(description="Machine of `cwd`; default: the setting `machine`")] = None
+    session_id: Annotated[Name | None, Field(description="Id of the session; it is told nothing twice")] = None
+    max_tokens: Annotated[int, Field(ge=0, le=ACTION_TOKENS, description="Max tokens of `text`; 0: nothing"), WHOLE] = (
+        ACTION_TOKENS
+    )
+
+    @model_validator(mode="after")
+    def _one_action(self) -> Self:
+        if len(self.model_fields_set & {"path", "command"}) != 1:
+            raise ValueError("give either path or command")
+        return self
+
+
+class ActionOut(TypedDict):
+    """What to tell the session, word for word; empty when nothing is known. `episodes`: what is quoted."""
+
+    text: str
+    tokens: int
+    episodes: list[str]
+
+
+@router.post("/api/context/action", response_model=ActionOut)
+async def make_action_context(wanted: ActionIn, request: Request, services: Uses) -> Response:
+    """Return what is known of the very file or command that a session is about to edit or run: a decision, preference
+    or correction of a person, a lesson or procedure, or the last failure and what ended it, as a block of dated quotes.
+
+    The text is empty if nothing names it; that it was touched before is not enough. Within a `session_id` nothing is
+    repeated.
+    """
+    admission: Admission = request.app.state.admission
+
+    def answer() -> Response:
+        teller = BeforeAction(services.store, services.engine.private(), open_pieces(), services.settings.machine)
+        asked = ActionRequest(
+            wanted.path,
+            wanted.before,
+            wanted.after,
+            wanted.command,
+            wanted.cwd or "",
+            wanted.machine or "",
+            wanted.session_id or "",
+            wanted.max_tokens,
+        )
+        block = teller.tell(asked, datetime.now(UTC))
+        ids = [item.episode.episode_id for item in block.items]
+        return json_reply({"text": block.text, "tokens": block.tokens, "episodes": list(dict.fromkeys(ids))})
 
     return await admission.run(answer)
 

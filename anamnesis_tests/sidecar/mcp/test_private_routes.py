@@ -97,6 +97,7 @@ HIDES: dict[str, dict[str, Any]] = {
     "GET /health": {},
     "POST /api/episodes/search": {"query": ASKED, "explain": True, "include_superseded": True},
     "POST /api/context": {"query": ASKED},
+    "POST /api/context/action": {"command": "pytest", "cwd": "/srv/other"},
     "POST /api/consolidation/run_regime_2": {"threshold": 0.5},
 }
 NAMES_SOURCES: dict[str, dict[str, Any]] = {

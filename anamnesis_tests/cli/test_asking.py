@@ -1,0 +1,47 @@
+"""`anamnesis blame`, `fix` and `how` on a store without a service."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anamnesis_pipeline.cli.app import app
+from anamnesis_tests.sidecar.test_process import free_port
+from anamnesis_tests.support.archived_logs import SESSION, Home
+from anamnesis_tests.support.worked_sessions import REFUSED, work
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    home = Home(tmp_path)
+    work(home)
+    for name in [name for name in os.environ if name.startswith("ANAMNESIS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("ANAMNESIS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ANAMNESIS_PORT", str(free_port()))
+    monkeypatch.chdir(tmp_path)
+    yield home
+    home.close()
+
+
+def test_blame_prints_reason_and_resume_command() -> None:
+    done = CliRunner().invoke(app, ["blame", "src/prices.py"])
+    assert done.exit_code == 0, done.output
+    assert "asked: round the prices of an order to cents" in done.stdout
+    assert f"claude --resume {SESSION} in /code/shop on box" in done.stdout
+
+
+def test_fix_reads_an_output_from_stdin() -> None:
+    done = CliRunner().invoke(app, ["fix", "--json"], input=f"Traceback\n{REFUSED}\n")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["items"][0]["ended"] == ["docker compose up -d db"]
+
+
+def test_how_says_in_a_sentence_if_nothing_is_recorded() -> None:
+    done = CliRunner().invoke(app, ["how", "launch", "the", "rocket"])
+    assert (done.exit_code, done.stdout) == (1, "Nothing is recorded of this: no run of it succeeded.\n")
+    assert CliRunner().invoke(app, ["how", "pytest", "--project", "/code/shop"]).exit_code == 0
+    assert CliRunner().invoke(app, ["blame", " "]).exit_code == 1

@@ -1,0 +1,198 @@
+"""Are questions by thing and the hook before actions right? Made histories of work, with questions and actions.
+
+    python benchmarks/asking.py [--part dev|held] [--home FOLDER] [--show]
+
+The histories of data/asking become logs of one memory, each project with its clones and worktrees, without an LLM and
+without vectors. A question is right if the first answer's session is an expected one, and where none is expected, if
+there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece; an
+unrelated one if nothing is told. Rules were made with a look at `dev`; `held` is held out.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+import uuid
+from collections import defaultdict
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from knowledge import OWNER, clock_of, plain
+from service import environment
+
+from anamnesis_pipeline.entities.linking import link
+from anamnesis_pipeline.knowledge.dream import observe
+from anamnesis_pipeline.pipeline.projects import SEEN
+from anamnesis_pipeline.runtime.home_wiring import open_redactor
+from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE
+from anamnesis_pipeline.search.quoting import one_line
+from anamnesis_pipeline.services.asking import Asked, Asking
+from anamnesis_pipeline.services.before_action import ActionRequest, BeforeAction
+from anamnesis_pipeline.services.ingest import ingest_all
+from anamnesis_pipeline.services.posted import note_of
+from anamnesis_pipeline.services.posting import EpisodeWriter
+from anamnesis_pipeline.services.wiring import open_pieces, open_pipeline, open_store
+from anamnesis_pipeline.settings import load
+from anamnesis_pipeline.sources.discovery import discover
+from anamnesis_pipeline.sources.local import LocalHost
+from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.support.log_lines import Log
+
+DATA = Path(__file__).parent / "data/asking"
+MACHINE = "box"
+
+
+def session_id(project: str, name: str) -> str:
+    """Return the id of a session of a history."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{project}/{name}"))
+
+
+def write_session(logs: Path, history: dict[str, Any], session: dict[str, Any], now: datetime) -> None:
+    """Write the log of a session as Claude Code would."""
+    clock, name = clock_of(history, now), session_id(history["project"], session["id"])
+    log = Log(name, session["cwd"], version="2.0.30", gitBranch=session["branch"])
+    for number, turn in enumerate(session["turns"]):
+        common = {
+            "timestamp": clock.stamp(turn["at"]),
+            "uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name}-{number}")),
+        }
+        if "user" in turn:
+            log.user(turn["user"], **common)
+        elif "claude" in turn:
+            log.assistant({"type": "text", "text": turn["claude"]}, message_id=f"msg_{common['uuid']}", **common)
+        else:
+            call = {"type": "tool_use", "id": f"toolu_{number}_{name}", "name": turn["tool"], "input": turn["input"]}
+            log.assistant(call, message_id=f"msg_{common['uuid']}", **common)
+            answer_id = uuid.uuid5(uuid.NAMESPACE_URL, f"{name}-{number}r")
+            back = {"timestamp": clock.stamp(turn["at"], 2), "uuid": str(answer_id)}
+            result = {"type": "tool_result", "tool_use_id": call["id"], "content": turn["result"]}
+            log.user([result | {"is_error": turn["error"]}], **back)
+    folder = logs / "".join(sign if sign.isalnum() else "-" for sign in session["cwd"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in log.lines), encoding="utf-8")
+
+
+def build(base: Path, histories: list[dict[str, Any]]) -> None:
+    """Make a home of histories: all of ingest but vectors."""
+    now, settings = datetime.now(UTC), load()
+    with closing(open_store(settings)) as store:
+        for history in histories:
+            for folder in {*history["clones"], *(each["cwd"] for each in history["sessions"])}:
+                store.settings.set(SEEN + folder, f"{OWNER}/{history['project']}")
+            for session in history["sessions"]:
+                write_session(base / "projects", history, session, now)
+        ingest_all(open_pipeline(settings, store), discover(LocalHost(MACHINE), [str(base / "projects")]).sources)
+        writer = EpisodeWriter(store, open_redactor(settings).mask_text, open_pieces(), None)
+        for history in histories:
+            for note in history["notes"]:
+                posted = note_of(
+                    note["text"],
+                    project=f"{OWNER}/{history['project']}",
+                    instance=note["instance"],
+                    type=note["type"],
+                    tags=note.get("tags", ()),
+                )
+                writer.create(posted.draft(), embed=False)
+        link(store)
+        observe(store)
+
+
+def judge_questions(store: Store, rows: list[dict[str, Any]], *, show: bool) -> None:
+    """Print the shares of right first answers and of right silence, and the times, of each kind of question."""
+    asking = Asking(store, NOTHING_PRIVATE, MACHINE)
+    right: dict[tuple[str, bool], list[bool]] = defaultdict(list)
+    times: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        started = time.perf_counter()
+        where = asking.where(f"{OWNER}/{row['project']}", ())
+        body = asking.answer(Asked(row["kind"]), row["asked"], where, 5)
+        times[row["kind"]].append((time.perf_counter() - started) * 1000)
+        first = body["items"][0]["session_id"] if body["items"] else None
+        expected = {session_id(row["project"], name) for name in row["sessions"]}
+        is_right = first in expected if expected else first is None
+        right[row["kind"], bool(expected)].append(is_right)
+        if show and not is_right:
+            names = [session_of(row["project"], each["session_id"]) for each in body["items"]]
+            print(f"  {row['kind']} {row['project']} {row['asked']!r}: expected {row['sessions']}, found {names}")
+            print(f"    {json.dumps(body['items'][:1], ensure_ascii=False)[:400]}")
+    for kind in Asked:
+        found, silent = right[kind, True], right[kind, False]
+        p50, p95 = statistics.median(times[kind]), sorted(times[kind])[int(len(times[kind]) * 0.95)]
+        print(
+            f"{kind:<6} first right {sum(found)} of {len(found)}, silent {sum(silent)} of {len(silent)}, "
+            f"p50 {p50:.1f} ms, p95 {p95:.1f} ms"
+        )
+
+
+_NAMES: dict[str, str] = {}
+
+
+def session_of(project: str, name: str) -> str:
+    return _NAMES.get(name, f"{project}?")
+
+
+def comparable(text: str) -> str:
+    """Return a text without what quoting changes."""
+    return plain(one_line(text)).replace("`", "")
+
+
+def judge_actions(store: Store, rows: list[dict[str, Any]], *, show: bool) -> None:
+    """Print how many mistakes are told of, and how many unrelated actions are not, and the times."""
+    teller = BeforeAction(store, NOTHING_PRIVATE, open_pieces(), MACHINE)
+    told, silent, times = list[bool](), list[bool](), list[float]()
+    for row in rows:
+        given = row["input"]
+        asked = ActionRequest(
+            given.get("file_path", ""),
+            given.get("old_string", ""),
+            given.get("new_string", given.get("content", "")),
+            given.get("command", ""),
+            row["cwd"],
+        )
+        started = time.perf_counter()
+        block = teller.tell(asked, datetime.now(UTC))
+        times.append((time.perf_counter() - started) * 1000)
+        said = comparable(block.text)
+        is_right = comparable(row["told"]) in said if row["told"] else not said
+        (told if row["told"] else silent).append(is_right)
+        if show and not is_right:
+            print(f"  {row['project']} {row['tool']} {json.dumps(given, ensure_ascii=False)[:200]}")
+            print(f"    expected {row['told']!r}, told {[each.text[:200] for each in block.items]}")
+    p95 = sorted(times)[int(len(times) * 0.95)]
+    print(
+        f"actions told {sum(told)} of {len(told)}, unrelated silent {sum(silent)} of {len(silent)}, "
+        f"p50 {statistics.median(times):.1f} ms, p95 {p95:.1f} ms"
+    )
+
+
+def main() -> None:
+    """Build or take a home, and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", default="dev", choices=("dev", "held"))
+    parser.add_argument("--home", type=Path)
+    parser.add_argument("--show", action="store_true", help="print what is wrong")
+    asked = parser.parse_args()
+    histories = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((DATA / "histories").glob("*.json"))]
+    for history in histories:
+        _NAMES.update({session_id(history["project"], each["id"]): each["id"] for each in history["sessions"]})
+    with tempfile.TemporaryDirectory() as folder:
+        base = asked.home or Path(folder)
+        logs = str(base / "projects")
+        os.environ |= environment(base / "anamnesis", ANAMNESIS_LOG_ROOTS=logs, ANAMNESIS_MACHINE=MACHINE)
+        if not (base / "anamnesis/anamnesis.db").exists():
+            build(base, histories)
+        questions, actions = (
+            [row for row in json.loads((DATA / name).read_text(encoding="utf-8")) if row["part"] == asked.part]
+            for name in ("questions.json", "actions.json")
+        )
+        with closing(open_store(load())) as store:
+            judge_questions(store, questions, show=asked.show)
+            judge_actions(store, actions, show=asked.show)
+
+
+if __name__ == "__main__":
+    main()
