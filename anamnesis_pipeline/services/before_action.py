@@ -5,17 +5,15 @@ failed last and what ended it. Nothing else, and each once a session.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import dropwhile
 from pathlib import PurePosixPath
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
-from anamnesis_pipeline.entities.in_actions import Terms, is_about, rules, stems, terms_of_command, terms_of_edit
+from anamnesis_pipeline.entities.in_actions import Terms, is_about, rules, terms_of_command, terms_of_edit
 from anamnesis_pipeline.entities.naming import command_names, file_name, root_of
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.topic_files import LESSONS
-from anamnesis_pipeline.model import HOLDING, MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES, Episode, SegmentKind
+from anamnesis_pipeline.model import HOLDING, MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES, Episode
 from anamnesis_pipeline.parsing.claude_logs.commands import shown as shown_script
-from anamnesis_pipeline.parsing.text.sentences import sentences
 from anamnesis_pipeline.search.context_items import Item, SourceClass, class_of
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.quoting import id_label, label, one_line, quoted
@@ -43,7 +41,6 @@ _TYPES = frozenset({"decision", "preference", "lesson", "procedure"})
 MIN_QUOTE = 12
 """Tokens; a shorter quote says nothing."""
 MAX_MESSAGE_CHARS = 400
-MAX_EXPLAINED_CHARS = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +158,6 @@ class BeforeAction:
     def _failure(self, last: Mention, where: Where) -> str:
         """Return what is known of a failed run: its error, what ended it, and how that was told."""
         line, ended, told = ended_after(self._store, last, where)
-        if not line and not ended:
-            return ""
-        told = told or self._explained(last, " ".join(ended))
         pieces = [
             f"{shown_script(last.detail)} failed",
             f": {line}" if line else "",
@@ -179,15 +173,6 @@ class BeforeAction:
                 if segment.uuid == said.message_id and said.quote in segment.text:
                     return segment.text if len(segment.text) <= MAX_MESSAGE_CHARS else ""
         return ""
-
-    def _explained(self, failed: Mention, ended: str) -> str:
-        """Return the sentence of Claude, after a command had failed, that says most of it and of what ended it."""
-        wanted, said = stems(f"{failed.detail} {ended}"), list[str]()
-        for part in self._store.forgetting.parts([failed.episode_id]):
-            after = dropwhile(lambda segment: segment.uuid != failed.message_id, part.segments)
-            said += [text for each in after if each.kind is SegmentKind.STATEMENT for text in sentences(each.text)]
-        best = max(said, key=lambda each: len(stems(each) & wanted), default="")
-        return best[:MAX_EXPLAINED_CHARS] if stems(best) & wanted else ""
 
 
 _RUNS = frozenset({Relation.RAN, Relation.FAILED})

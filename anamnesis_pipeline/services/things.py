@@ -5,11 +5,12 @@ It answers from the structure of tool calls, so it says nothing where nothing wa
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
+from anamnesis_pipeline.entities.in_actions import rules, stems
 from anamnesis_pipeline.entities.in_calls import FIX_WITHIN
 from anamnesis_pipeline.entities.naming import command_names, is_same_file
 from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
@@ -17,6 +18,7 @@ from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, Segmen
 from anamnesis_pipeline.parsing.claude_logs.commands import command_of_tests
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.plain_text import shortened
+from anamnesis_pipeline.parsing.text.sentences import sentences
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 from anamnesis_pipeline.search.project_labels import ALL, NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.words import content_words
@@ -27,13 +29,16 @@ from anamnesis_pipeline.store.records.entities import leaf_of
 
 MAX_MENTIONS = 2_000
 """Mentions of one thing that are looked at, the newest."""
-MAX_COMMANDS = 4_000
+MAX_COMMANDS = 2_000
 """Invocations of a project among which a task is looked for, the newest."""
 MAX_OF_SESSION = 2_000
 MAX_TRIED = 6
+MAX_EXPLAINED_CHARS = 240
 MAX_REJECTED = 3
 MAX_QUOTES = 3
-MAX_EPISODES = 50
+MAX_EPISODES = 12
+MAX_ONLY_NAMED = 40
+"""Sessions that named a thing without editing it, among which those that decided about it are looked for."""
 MAX_WHY_CHARS = 200
 MAX_ALIKE = 3
 MAX_PROJECTS = 200
@@ -49,7 +54,9 @@ MAX_WORDS, MIN_WORDS = 8, 2
 """Words of an error by which outputs are looked for."""
 _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 _ACTS = frozenset({Relation.EDITED, Relation.RAN})
+_DONE = frozenset({EntityKind.FILE, EntityKind.COMMAND})
 _DECIDED = frozenset({Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION, Signal.FACT})
+_CHOSEN = frozenset({Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION})
 _JOINS = re.compile(r"[-_]")
 _PATH = re.compile(r"[\w~@.+-]*[/\\][^\s]*|[\w@+-]+(?:\.[\w-]+)*\.\w{1,8}")
 
@@ -142,12 +149,14 @@ def touched(store: Store, asked: str, where: Where, most: int) -> list[Touched]:
     sessions: dict[str, list[Mention]] = {}
     for each in found:
         sessions.setdefault(each.session_id, []).append(each)
-    said = {each: _said_about(store, mentions) for each, mentions in sessions.items()}
     edited = [each for each, mentions in sessions.items() if any(m.relation is Relation.EDITED for m in mentions)]
-    decided = [each for each in sessions if each not in edited and said[each]]
-    ordered = [*sorted(edited, key=lambda each: _last(sessions[each]), reverse=True)]
-    ordered += sorted(decided, key=lambda each: _last(sessions[each]), reverse=True)
-    return [_touched(store, each, sessions[each], said[each]) for each in ordered[:most]]
+    newest = sorted(sessions, key=lambda each: _last(sessions[each]), reverse=True)
+    first = [each for each in newest if each in edited][:most]
+    told = [(each, _said_about(store, sessions[each])) for each in first]
+    only_named = [each for each in newest if each not in edited][: MAX_ONLY_NAMED if len(told) < most else 0]
+    said = ((each, _said_about(store, sessions[each])) for each in only_named)
+    told += [(each, its) for each, its in said if its]
+    return [_touched(store, each, sessions[each], its) for each, its in told[:most]]
 
 
 def mended(store: Store, asked: str, where: Where, most: int) -> list[Mended]:
@@ -173,19 +182,18 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
     :param asked: a command, or a task in words.
     :param most: maximum number of those that succeeded.
     """
-    rows = _invoked(store, where)
-    known = {name.partition(" ")[0] for each in rows for name in each.names}
-    asked_names = [name for name, program in command_names(asked) if program in known]
-    if asked_names:
-        named = [each for each in rows if each.names.intersection(asked_names)]
-        words = [word for word in asked.split() if not STOP_WORDS.intersection([word.lower()])]
+    names = dict(command_names(asked))
+    of_program = _invoked(_runs_of(store, set(names.values()), where))
+    if of_program:
+        named = [each for each in of_program if each.names.intersection(names)]
+        words = [word for word in asked.split() if word.lower() not in STOP_WORDS]
         if not named:  # the program runs with other words before what it is told
-            rest = [word for word in words if not word.startswith("-") and word not in _LAUNCHERS | known]
-            of_program = [each for each in rows if any(name.partition(" ")[0] in words for name in each.names)]
+            rest = [word for word in words if not word.startswith("-") and word not in _LAUNCHERS | {*names.values()}]
             named = [each for each in of_program if rest and all(word in each.script for word in rest)]
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
     else:
-        scored = _suiting(asked, rows)
+        runs = store.entities.ran(MAX_COMMANDS, projects=where.projects)
+        scored = _suiting(asked, _invoked(_shown(store, runs, where)))
     ordered = sorted(scored, key=lambda each: (each[0], each[1].succeeded, each[1].last or _NEVER), reverse=True)
     succeeded = [each for _, each in ordered if each.succeeded][:most]
     return [*succeeded, *[each for _, each in ordered if not each.succeeded][:MAX_REJECTED]]
@@ -199,6 +207,8 @@ def _last(mentions: Sequence[Mention]) -> datetime:
 
 
 def _shown(store: Store, found: Sequence[Mention], where: Where) -> list[Mention]:
+    if ALL in where.included or not where.private:
+        return list(found)
     heads = store.episodes.heads(list({each.episode_id for each in found}))
     return [each for each in found if each.episode_id in heads and where.shows(heads[each.episode_id])]
 
@@ -225,12 +235,14 @@ def _named(store: Store, asked: str, where: Where) -> list[Mention]:
     found = store.entities.named(EntityKind.SYMBOL, symbol.lower(), MAX_MENTIONS, projects=where.projects)
     if symbols := _shown(store, [each for each in found if each.name == symbol], where):
         return symbols
-    known = _known(store, EntityKind.FILE, where)
-    found = []
-    for leaf in list({leaf_of(EntityKind.FILE, name) for name in known if is_called(name, path)})[:MAX_ALIKE]:
-        of_leaf = store.entities.named(EntityKind.FILE, leaf, MAX_MENTIONS, projects=where.projects)
-        found += [each for each in of_leaf if is_called(each.name, path)]
-    return _shown(store, found, where)
+    if "/" in path.strip("/"):
+        beginnings, of = [f"{path.strip('/')}/"], "name"
+    else:
+        own = path.partition(".")[0]
+        joined = [_CAMEL.sub(join, own).replace("-", join or "-") for join in ("", "_", "-")]
+        beginnings, of = sorted({each.lower() for each in joined if len(each) >= MIN_STEM_CHARS}), "leaf"
+    found = store.entities.beginning(EntityKind.FILE, beginnings, MAX_MENTIONS, projects=where.projects, of=of)
+    return _shown(store, [each for each in found if is_called(each.name, path)], where)
 
 
 def is_called(name: str, asked: str) -> bool:
@@ -250,12 +262,30 @@ def _known(store: Store, kind: EntityKind, where: Where) -> set[str]:
 
 
 def _said_about(store: Store, mentions: Sequence[Mention]) -> list[Observation]:
-    """Return what was decided or corrected where a thing is named, or right after it was edited."""
-    episodes = dict.fromkeys(each.episode_id for each in mentions)
+    """Return what was decided or corrected where a thing is named, and while it was edited or in the exchange after
+    that.
+    """
+    episodes = list(dict.fromkeys(each.episode_id for each in sorted(mentions, key=lambda each: each.place)))
+    edited = {each.episode_id for each in mentions if each.relation is Relation.EDITED}
+    near = _with_next(store, mentions[0].session_id, edited) if edited else set()
     leaves = {leaf_of(each.kind, each.name) for each in mentions}
-    said = [each for episode in list(episodes)[-MAX_EPISODES:] for each in store.observations.of_episode(episode)]
-    decided = [each for each in said if each.signal in _DECIDED]
-    return [each for each in decided if any(leaf in f"{each.quote} {each.answer}".lower() for leaf in leaves)]
+    own = [stems(leaf.partition(".")[0]) for leaf in leaves] if edited else []
+    found = []
+    for episode in list(dict.fromkeys([*near, *episodes]))[-MAX_EPISODES:]:
+        for said in store.observations.of_episode(episode):
+            text = f"{said.quote} {said.answer}".lower()
+            is_named = any(leaf in text for leaf in leaves) or any(its and its <= stems(text) for its in own)
+            is_rule = said.signal in _DECIDED or (said.signal is Signal.REQUEST and rules(said.quote))
+            if (is_rule and is_named) or (said.signal in _CHOSEN and episode in near):
+                found.append(said)
+    return found
+
+
+def _with_next(store: Store, session_id: str, episodes: Collection[str]) -> set[str]:
+    """Return episodes of a session, and those that follow them."""
+    known = store.episodes.get(list(episodes)[:1])
+    order = [each for episode in known.values() for each in store.sessions.told(episode.source, session_id)]
+    return {*episodes, *(following for one, following in pairwise(order) if one in episodes)}
 
 
 def _touched(store: Store, session_id: str, mentions: Sequence[Mention], said: Sequence[Observation]) -> Touched:
@@ -320,11 +350,18 @@ def _mended(store: Store, error: Mention, where: Where) -> Mended:
     first = min((each.place for each in same), default=error.place)
     ended = [each for each in session if each.relation is Relation.FIXED and each.other == error.name]
     until = max((each.place for each in ended), default=first + FIX_WITHIN)
-    acts = [each for each in session if first < each.place <= until and each.relation in _ACTS]
+    acts = [e for e in session if first < e.place <= until and e.relation in _ACTS and e.kind in _DONE]
     failed = [e for e in session if e.kind is EntityKind.COMMAND and e.relation is Relation.FAILED and e.place <= first]
-    observed = store.observations.same(Signal.ERROR, error.name, MAX_OF_SESSION)
-    told = next((each.answer for each in observed if each.session_id == error.session_id and each.answer), "")
+    if failed and not ended:  # the same program may have succeeded in another way
+        by_run = _failure(store, failed[-1], same[0].detail if same else error.detail, where)
+        if by_run.ended:
+            return by_run
     did_end = tuple(dict.fromkeys(each.detail or each.name for each in ended))
+    observed = store.observations.same(Signal.ERROR, error.name, MAX_OF_SESSION)
+    own = [each for each in observed if each.session_id == error.session_id and each.answer]
+    shown = store.episodes.heads([each.answer_id for each in own])
+    words = (each.answer for each in own if each.answer_id in shown and where.shows(shown[each.answer_id]))
+    told = next((each for each in words if not each.startswith("file_path: ") and each not in did_end), "")
     return Mended(
         error.session_id,
         error.project,
@@ -334,8 +371,24 @@ def _mended(store: Store, error: Mention, where: Where) -> Mended:
         failed[-1].detail if failed else "",
         tuple(dict.fromkeys(e.detail or e.name for e in acts if (e.detail or e.name) not in did_end))[:MAX_TRIED],
         did_end,
-        told,
+        told or (explained(store, same[0] if same else error, ended) if ended else ""),
     )
+
+
+def explained(store: Store, failed: Mention, ended: Sequence[Mention]) -> str:
+    """Return the sentence of Claude, after something had failed, that says most of it and of what ended it.
+
+    :param failed: the error, or the command that failed.
+    """
+    wanted = stems(" ".join(f"{each.detail} {each.name}" for each in (failed, *ended)))
+    said: list[str] = []
+    parts = {each.part_id: each for each in store.forgetting.parts([failed.episode_id, *(e.episode_id for e in ended)])}
+    for part in parts.values():
+        is_own = part.part_id == failed.episode_id
+        after = dropwhile(lambda each, of=is_own: of and each.uuid != failed.message_id, part.segments)  # type: ignore[misc]
+        said += [text for each in after if each.kind is SegmentKind.STATEMENT for text in sentences(each.text)]
+    best = max(said, key=lambda each: len(stems(each) & wanted), default="")
+    return best[:MAX_EXPLAINED_CHARS] if len(stems(best) & wanted) > 1 else ""
 
 
 def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
@@ -366,10 +419,13 @@ def _failure(store: Store, failed: Mention, line: str, where: Where) -> Mended:
     later = [e for e in session if failed.place < e.place <= failed.place + FIX_WITHIN and e.relation in _ACTS]
     runs = [e for e in later if e.kind is EntityKind.COMMAND and e.name.partition(" ")[0] == program]
     until = runs[0].place if runs else failed.place + FIX_WITHIN
-    acts = [e for e in later if e.kind in {EntityKind.FILE, EntityKind.COMMAND} and e.place <= until]
-    done = tuple(dict.fromkeys(e.detail or e.name for e in acts))[-MAX_TRIED:]
+    acts = [e for e in later if e.kind in _DONE and e.place <= until][-MAX_TRIED:]
+    done = tuple(dict.fromkeys(e.detail or e.name for e in acts))
     ended, tried = (done, ()) if runs else ((), done)
-    return Mended(failed.session_id, failed.project, failed.at, failed.episode_id, line, failed.detail, tried, ended)
+    told = explained(store, failed, acts) if runs else ""
+    return Mended(
+        failed.session_id, failed.project, failed.at, failed.episode_id, line, failed.detail, tried, ended, told
+    )
 
 
 def ended_after(store: Store, failed: Mention, where: Where) -> tuple[str, tuple[str, ...], str]:
@@ -391,17 +447,29 @@ def ended_after(store: Store, failed: Mention, where: Where) -> tuple[str, tuple
     program = failed.name.partition(" ")[0]
     later = [e for e in session if e.kind is EntityKind.COMMAND and e.place > failed.place]
     others = [e for e in later if e.name.partition(" ")[0] == program and e.detail != failed.detail]
-    ended = next((e.detail for e in others if e.relation is Relation.RAN), "")
-    return error.detail if error else "", (ended,) if ended else (), ""
+    ended = [e for e in others if e.relation is Relation.RAN][:1]
+    line = error.detail if error else ""
+    return line, tuple(e.detail for e in ended), explained(store, failed, ended) if line or ended else ""
 
 
 # --- commands --------------------------------------------------------------------------------------------
 
 
-def _invoked(store: Store, where: Where) -> list[Invocation]:
+def _runs_of(store: Store, programs: Collection[str], where: Where) -> list[Mention]:
+    """Return the runs of these programs, the newest first."""
+    found = [
+        each
+        for program in sorted(programs)
+        for each in store.entities.named(EntityKind.COMMAND, program.lower(), MAX_MENTIONS, projects=where.projects)
+        if each.relation in {Relation.RAN, Relation.FAILED}
+    ]
+    return _shown(store, found, where)
+
+
+def _invoked(runs: Iterable[Mention]) -> list[Invocation]:
     """Return the scripts that ran, each once for each folder, the newest first."""
     found: dict[tuple[str, str, str], Invocation] = {}
-    for each in _shown(store, store.entities.ran(MAX_COMMANDS, projects=where.projects), where):
+    for each in runs:
         key = (each.project, each.folder, each.detail)
         row = found.setdefault(key, Invocation(each.detail, each.folder, each.other, each.project))
         row.names.add(each.name)

@@ -398,6 +398,7 @@ TABLES = (
         [
             by("kind leaf number"),
             by("project kind name"),
+            by("kind project number"),
             by("session_id place"),
             by("episode_id"),
         ],

@@ -8,12 +8,13 @@ import pytest
 
 from anamnesis_pipeline.cli.asking import render
 from anamnesis_pipeline.entities.linking import link
+from anamnesis_pipeline.knowledge.dream import observe
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.asking import Asked, Asking, question_of
 from anamnesis_pipeline.services.things import is_called
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
-from anamnesis_tests.support.worked_sessions import REFUSED, called, work
+from anamnesis_tests.support.worked_sessions import REFUSED, called, edit, work
 
 PROJECT = "/code/shop"
 
@@ -133,3 +134,15 @@ def test_error_inside_an_output_is_found_by_its_line(home: Home) -> None:
     link(home.store)
     (item,) = answered(home, Asked.FIX, "locked version selection does not match constraints")["items"]
     assert (item["command"], item["ended"]) == ("terraform plan", ["terraform init -upgrade"])
+
+
+def test_correction_after_an_edit_is_shown_as_rejected(home: Home) -> None:
+    lines = [record("user", "cache the taxes", 500), *edit("/code/shop/src/tax.py", 501, PROJECT)]
+    lines += [record("user", "no, revert that. tax rates change at midnight", 502)]
+    home.write([*lines, *edit("/code/shop/src/tax.py", 503, PROJECT), record("assistant", "Reverted.", 504)])
+    home.ingest()
+    link(home.store)
+    observe(home.store)
+    body = answered(home, Asked.BLAME, "tax.py")
+    assert body["items"][0]["rejected"] == ["no, revert that."]
+    assert "   rejected: no, revert that." in render(Asked.BLAME, body)

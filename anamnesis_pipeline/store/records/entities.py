@@ -12,7 +12,7 @@ from anamnesis_pipeline.store.entity_model import Entity, EntityKind, EntityName
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, write_all
 from anamnesis_pipeline.store.records.observations import ORIGIN_FIELDS, Unobserved, note_unlinked, origin_of
 from anamnesis_pipeline.store.records.settings import names_of, read_aliases, store_name
-from anamnesis_pipeline.store.values import clean, instant, moment, sought
+from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, instant, moment, sought
 
 QUEUE = "unlinked"
 MAX_NAMES = 5_000
@@ -91,6 +91,25 @@ class EntityRecords:
             ]
             found = self._read(tables, names, _either(ends), ["-number"], limit, projects, before)
         return [each for each in found if _is_end(each.entity, kind, leaf)]
+
+    def beginning(
+        self,
+        kind: EntityKind,
+        beginnings: Collection[str],
+        limit: int,
+        *,
+        projects: Collection[str] = (),
+        of: str = "leaf",
+    ) -> list[Mention]:
+        """Return mentions of things of a kind whose lookup name, or another field `of` them, begins so, as they were
+        found: what people call them does not count.
+
+        :param projects: names as stored; empty: all.
+        """
+        match: dict[str, object] = {"kind": kind.value}
+        match["$or"] = [{of: {"$gte": sought(each), "$lt": sought(each) + LAST_CHARACTER}} for each in beginnings]
+        with self._gateway.read() as tables:
+            return self._read(tables, read_names(tables), match, [], limit, projects) if beginnings else []
 
     def of_entity(self, entity: Entity, limit: int, *, projects: Collection[str] = ()) -> list[Mention]:
         """Return mentions of a thing under all of its names, the newest stored first.
