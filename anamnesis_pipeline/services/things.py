@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import dropwhile, pairwise
 
 from anamnesis_pipeline.entities.in_actions import rules, stems
@@ -29,8 +30,10 @@ from anamnesis_pipeline.store.records.entities import leaf_of
 
 MAX_MENTIONS = 2_000
 """Mentions of one thing that are looked at, the newest."""
-MAX_COMMANDS = 2_000
+MAX_COMMANDS = 1_500
 """Invocations of a project among which a task is looked for, the newest."""
+MAX_RUNS = 600
+"""Runs of a program among which a command is looked for, the newest."""
 MAX_OF_SESSION = 2_000
 MAX_TRIED = 6
 MAX_EXPLAINED_CHARS = 240
@@ -460,7 +463,7 @@ def _runs_of(store: Store, programs: Collection[str], where: Where) -> list[Ment
     found = [
         each
         for program in sorted(programs)
-        for each in store.entities.named(EntityKind.COMMAND, program.lower(), MAX_MENTIONS, projects=where.projects)
+        for each in store.entities.named(EntityKind.COMMAND, program.lower(), MAX_RUNS, projects=where.projects)
         if each.relation in {Relation.RAN, Relation.FAILED}
     ]
     return _shown(store, found, where)
@@ -484,12 +487,18 @@ def _invoked(runs: Iterable[Mention]) -> list[Invocation]:
 
 def _suiting(task: str, rows: Sequence[Invocation]) -> list[tuple[float, Invocation]]:
     """Return the share of a task's words that each invocation has, rare words weighing more, where it is enough."""
-    texts = [_stems(f"{each.script} {each.said} {'test' * bool(command_of_tests(each.script))}") for each in rows]
+    texts = [_words_of(each.script, each.said) for each in rows]
     counts = Counter(word for text in texts for word in text)
     wanted = {stem: 1 / (1 + counts[stem]) ** 0.5 for stem in _stems(task) - _IDLE}
     whole = sum(wanted.values())
     shares = [sum(wanted[word] for word in text if word in wanted) / whole if whole else 0.0 for text in texts]
     return [(share, each) for share, each in zip(shares, rows, strict=True) if share >= ENOUGH_WORDS]
+
+
+@lru_cache(maxsize=8_192)
+def _words_of(script: str, said: str) -> frozenset[str]:
+    """Return the stems of a script and of what it does; that of `test` if it runs tests."""
+    return _stems(f"{script} {said} {'test' if command_of_tests(script) else ''}")
 
 
 def _stems(text: str) -> frozenset[str]:
