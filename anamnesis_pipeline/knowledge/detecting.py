@@ -18,6 +18,8 @@ MAX_SAME = 200
 """Observations of one thing that are compared."""
 MAX_STATEMENTS = 20_000
 """Statements of a project that are compared, the newest ones: some 10 MB."""
+MAX_ERRORS = 500
+"""Errors of a project that are compared, the newest ones."""
 MAX_PROJECTS = 4
 """Projects whose statements are in memory at once."""
 MAX_HAVING = 500
@@ -144,11 +146,20 @@ class Memory:
     """Projects that were looked at as a whole in this run."""
     _episodes: dict[str, EpisodeHead] = field(default_factory=dict)
     _statements: dict[str, Statements] = field(default_factory=dict)
+    _errors: dict[str, list[Observation]] = field(default_factory=dict)
 
     def same(self, of: Observation) -> list[Observation]:
         """Return the observations of the same thing in its project, in episodes that hold."""
         found = self.store.observations.same(of.signal, of.key, MAX_SAME)
         return self.holding([each for each in found if each.project == of.project])
+
+    def errors(self, project: str) -> list[Observation]:
+        """Return the errors of a project that were seen last, in episodes that hold."""
+        if project not in self._errors:
+            if len(self._errors) >= MAX_PROJECTS:
+                self._errors.clear()
+            self._errors[project] = self.store.observations.of_project([Signal.ERROR], project, MAX_ERRORS)
+        return self.holding(self._errors[project])
 
     def statements(self, project: str) -> Statements:
         """Return what was stated in a project, in episodes that hold."""

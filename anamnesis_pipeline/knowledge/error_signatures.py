@@ -16,7 +16,7 @@ SKELETON_WORDS = 3
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TELLING = re.compile(
-    r"(?:^|[\s\[(])(?:[\w.]*(?:Error|Exception|Panic|Fault|Refused|Timeout))\b\s?[:(\]]"
+    r"(?:^|[\s\[(])(?:[\w.]*(?:Error|Exception|Panic|Fault|Refused|Timeout))\b\s?[:()\]]"
     r"|^\s*(?:[\w./\\-]+:(?:\d+:){0,2}\s?)?(?:fatal(?: error)?|error|panic|E)\b(?:\[\w+\])?\s?[:!]?\s"
     r"|\b(?:ERR!|ERROR|FATAL|CRITICAL)\b"
     r"|\bE(?:CONN\w+|NOENT|ACCES|PERM|ADDRINUSE|TIMEDOUT|PIPE|XIST|MFILE|NOTFOUND|RESOLVE|INTEGRITY|BUSY)\b"
@@ -29,6 +29,13 @@ _TELLING = re.compile(
     r"|cannot (?:connect|open|import|read|resolve|allocate)|failed to \w+|unable to \w+|denied|deadlock|timed out)\b",
     re.IGNORECASE,
 )
+_LEADS = re.compile(r"^(?:.*\b(?:error|exception)\b.*|in \S+ line \d+)\s?:$", re.IGNORECASE)
+"""A line that says that the next one tells the error."""
+_OF_PROGRAM = re.compile(
+    r"\bassertion\b.*\bfail.*\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift)\b|\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift):.*\bassertion\b.*\bfail",
+    re.IGNORECASE,
+)
+"""A program that stops by an assertion of its own, with the place in its source."""
 _CLASSED = re.compile(r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b")
 _MARKED = re.compile(r"\b(?:error|fatal|ERR!|FATAL|ERROR)\b\s?[:!\[ ]")
 _OF_TOOL = re.compile(
@@ -39,9 +46,12 @@ _OF_TOOL = re.compile(
 )
 """Claude Code's own refusals, which say nothing of the work."""
 _OF_TEST = re.compile(
-    r"\bassert(?:ion(?:error)?|s|ed)?\b|\bexpected\b.{0,80}\b(?:got|received|actual|to)\b|^E\s+assert", re.I
+    r"\bassert(?:ion(?:(?:failed)?error)?|s|ed)?\b|\bexpected\b.{0,80}\b(?:got|received|actual|to|but was)\b"
+    r"|^E\s+assert"
+    r"|\b0 (?:failed|failures?|errors?)\b|\b(?:error|fail(?:ed|ure)?)s?\s?[:=]\s?0\b",
+    re.IGNORECASE,
 )
-"""A test that fails while code is written is no error to learn from."""
+"""A test that fails while code is written is no error to learn from, and one that does not is none."""
 _SWALLOWED = re.compile(
     r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \"|make(?:\[\d+\])?: \*\*\*|collect2:"
     r"|npm ERR! (?:A complete log|errno|path|code))",
@@ -56,12 +66,21 @@ _NONE = re.compile(
 _TIME = r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
 _ADDRESS = r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=\w*\d)[0-9a-f]{7,}\b|\b\d{6,}\b"
 _PLACE = r"(\.[A-Za-z]{1,4})(?::\d+)+|\bline \d+\b(?:, column \d+)?"
+_CALLED = r"[\w./-]+\.rb:\d+:in [`'][^'`]*'"
 _FOLDER = r"(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*|\b[A-Z]:\\(?:[\w.@+-]+\\)+"
 _AMOUNT = r"\b\d+(?:\.\d+)?\s?(?:ms|s|sec(?:onds)?|min(?:utes)?|bytes|[KMG]i?B|%)(?!\w)"
 _RUN = r"\b(?:pid|process|thread|worker|attempt|retry|request)[ =:#]*\d+\b"
 _VOLATILE = tuple(
     (re.compile(pattern, re.IGNORECASE), instead)
-    for pattern, instead in ((_TIME, ""), (_ADDRESS, "#"), (_PLACE, r"\1"), (_FOLDER, ""), (_AMOUNT, "#"), (_RUN, ""))
+    for pattern, instead in (
+        (_TIME, ""),
+        (_ADDRESS, "#"),
+        (_CALLED, ""),
+        (_PLACE, r"\1"),
+        (_FOLDER, ""),
+        (_AMOUNT, "#"),
+        (_RUN, ""),
+    )
 )
 """What differs from run to run, and what stands for it in a signature."""
 _WORD = re.compile(r"[^\W_][\w.@:/-]*", re.UNICODE)
@@ -73,16 +92,26 @@ def error_line(output: str) -> str:
     if _OF_TOOL.search(plain[:400]):
         return ""
     best, rank = "", 0
+    is_led = False
     for line in plain.splitlines():
         bare = _ANSI.sub("", line).strip()
-        if not bare or len(line) > MAX_LINE_CHARS or _SWALLOWED.match(bare) or _OF_TEST.search(bare):
+        if not bare or len(line) > MAX_LINE_CHARS or _SWALLOWED.match(bare):
             continue
-        if _TELLING.search(bare) and not _NONE.search(bare) and signature_of(bare):
-            its = 3 if _CLASSED.search(bare) else 2 if _MARKED.search(bare) else 1
+        is_stopped = _OF_PROGRAM.search(bare) is not None
+        was_led, is_led = is_led, _LEADS.match(bare) is not None
+        if is_led or _NONE.search(bare) or (_OF_TEST.search(bare) and not is_stopped):
+            continue
+        if (was_led or is_stopped or _TELLING.search(bare)) and signature_of(bare):
+            its = 3 if was_led or is_stopped or _CLASSED.search(bare) else 2 if _MARKED.search(bare) else 1
             # the cause stands at the end of a traceback, and at the beginning of what a compiler says
             if its > rank or its == rank == 3:
                 best, rank = line.strip(), its
     return best
+
+
+def is_error_of_program(line: str) -> bool:
+    """Return whether a line names a class or code of error, and is not what a person says of one."""
+    return _CLASSED.search(line) is not None or _OF_PROGRAM.search(line) is not None
 
 
 def signature_of(line: str) -> str:
@@ -90,18 +119,37 @@ def signature_of(line: str) -> str:
     and amounts. Empty: it says too little to tell it from others.
     """
     text = _ANSI.sub("", line)
+    if (named := _NAMED.search(text)) is not None:
+        text = text[named.start() :]  # a log puts its own words before it
     for pattern, instead in _VOLATILE:
         text = pattern.sub(instead, text)
     words = [word.strip(".:/-").lower() for word in _WORD.findall(text)]
     told = [word for word in words if word and word not in STOP_WORDS]
     named = [word for word in told if not _GENERIC.fullmatch(word)]
-    plain = dict.fromkeys(word for word in named if not _SPECIFIC.search(word))
+    plain = dict.fromkeys(word for word in named if len(word) > 1 and not _SPECIFIC.search(word))
     if len(plain) >= SKELETON_WORDS:
         return " ".join(plain)
+    told = [word for word in told if word not in _BARE] or told
     specific = sum(2 if _SPECIFIC.search(word) else 1 for word in set(named))
     return " ".join(told) if specific >= MIN_WORDS else ""
 
 
+def is_same_error(signature: str, other: str) -> bool:
+    """Return whether two signatures are of one error, of which one line says more than the other."""
+    few, many = sorted((set(signature.split()), set(other.split())), key=len)
+    return few <= many and len(few) >= SKELETON_WORDS and 2 * len(few) >= len(many)
+
+
+def is_like_error(signature: str, other: str) -> bool:
+    """Return whether two signatures may be of one error, in another place: they have most words in common."""
+    few, many = sorted((set(signature.split()), set(other.split())), key=len)
+    return len(few & many) >= max(SKELETON_WORDS, LIKE * len(many))
+
+
+LIKE = 0.6
+"""Share of the words that two lines of what may be one error have in common."""
+_NAMED = re.compile(r"(?<![\w.])[\w.]*\w(?:Error|Exception)\b:(?=\s+\w+(?:\W+\w+){2})")
+_BARE = frozenset({"error", "err", "e", "fatal"})
 _SPECIFIC = re.compile(r"\w_\w|\w[./:@-]\w|\d")
 _GENERIC = re.compile(
     r"(?:[\w.]*\.)?(?:runtime|value|type|key|attribute|name|index|os|io|syntax|assertion|import|module.?not.?found)?"

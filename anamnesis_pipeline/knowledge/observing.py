@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
+from anamnesis_pipeline.knowledge.error_signatures import error_line, is_error_of_program, signature_of
 from anamnesis_pipeline.knowledge.utterances import Utterance
 from anamnesis_pipeline.knowledge.wording import (
     ANNOUNCES,
@@ -32,12 +32,14 @@ from anamnesis_pipeline.knowledge.wording import (
     PLANS,
     PREFERS,
     REASONS,
+    RECALLS,
     REPEATS,
     REPORTED,
     STATES,
     TELLS,
     TELLS_FIX,
     TENTATIVE,
+    UNSOLVED,
     WE,
     WISHES,
 )
@@ -56,6 +58,7 @@ MAX_REQUEST_CHARS = 200
 MAX_PER_EPISODE = 40
 MAX_PENDING = 8
 """Errors that wait for what fixes them, and calls that wait for their results, the latest ones."""
+MIN_FIX_CHARS = 20
 FIX_WITHIN = 60
 """Messages after an error in which its fix is looked for."""
 STEPS = 3
@@ -99,6 +102,8 @@ class _Error:
     acted: Utterance | None = None
     is_gone: bool = False
     """The command that failed has worked since then."""
+    told: tuple[Utterance, str] | None = None
+    """What Claude said first after it had done something about it."""
 
 
 @dataclass(slots=True)
@@ -124,6 +129,8 @@ def observations_of_session(utterances: Iterable[Utterance]) -> list[Observation
     for place, said in enumerate(utterances):
         if said.kind in PERSONS and not said.is_agents:
             session.found += _of_person(said)
+            _answered(session, said)
+            _pasted(session, said, place)
         elif said.kind is SegmentKind.STATEMENT:
             _explain(session, said, place)
             if not said.is_agents:
@@ -271,21 +278,46 @@ def _called(session: _Session, call: Utterance) -> None:
         del session.calls[next(iter(session.calls))]
 
 
+def _pasted(session: _Session, said: Utterance, place: int) -> None:
+    """Take an error that a person shows: output stands in lines of its own."""
+    head, _, shown = said.text.partition("\n")
+    line = error_line(shown) or (error_line(head) if is_error_of_program(head) else "")
+    if line and len(line) <= MAX_QUOTE_CHARS and line in said.text:
+        _failed(session, said, line, "", place)
+
+
+def _answered(session: _Session, said: Utterance) -> None:
+    """Take what Claude told last for the fix of an error, unless a person says that it is none."""
+    for error in list(session.errors):
+        if error.told is not None and not (UNSOLVED.search(said.text) or CORRECTS.search(said.text)):
+            _settle(session, error, *error.told)
+        elif error.is_gone:
+            _end(session, error)
+        else:
+            error.acted = error.told = None
+
+
+def _failed(session: _Session, said: Utterance, line: str, script: str, place: int) -> None:
+    """Wait for what fixes an error; if it is one that has come before, nothing has yet."""
+    key = signature_of(line)
+    repeated = next((each for each in session.errors if each.observation.key == key), None)
+    if repeated is not None:
+        repeated.acted, repeated.told, repeated.since = None, None, place
+        return
+    session.errors.append(_Error(_said(Signal.ERROR, line, said, key=key), script, place))
+    if len(session.errors) > MAX_PENDING:
+        _end(session, session.errors[0])
+
+
 def _returned(session: _Session, result: Utterance, place: int) -> None:
     """Take the result of a call: an error, or a success that may have fixed one."""
     call = session.calls.pop(_call_key(result), None)
     script = commands.script_of(call.text) if call is not None else ""
     may_fail = result.kind is SegmentKind.TOOL_ERROR or commands.matters(script) or LOGS.search(script)
     line = error_line(result.text) if may_fail else ""
-    if line and (key := signature_of(line)):
+    if line:
         session.failed.add(_call_key(result))
-        repeated = next((each for each in session.errors if each.observation.key == key), None)
-        if repeated is not None:
-            repeated.acted, repeated.since = None, place
-            return
-        session.errors.append(_Error(_said(Signal.ERROR, line, result, key=key), script, place))
-        if len(session.errors) > MAX_PENDING:
-            _end(session, session.errors[0])
+        _failed(session, result, line, script, place)
     elif result.kind is SegmentKind.TOOL_ERROR:
         session.failed.add(_call_key(result))
     elif call is not None:
@@ -316,9 +348,14 @@ def _explain(session: _Session, said: Utterance, place: int) -> None:
             if len(sentence) > MAX_QUOTE_CHARS or sentence not in said.text:
                 continue
             is_about = error.acted is not None or not names.isdisjoint(_NAME.findall(sentence.lower()))
-            if TELLS_FIX.search(sentence) or (is_about and FIXED.search(sentence)):
+            is_known = RECALLS.search(sentence) is not None and len(sentence) >= MIN_FIX_CHARS
+            is_fix = TELLS_FIX.search(sentence) or is_known or (is_about and FIXED.search(sentence))
+            if is_fix and not UNSOLVED.search(sentence):
                 _settle(session, error, said, sentence)
                 break
+            is_whole = len(sentence) >= MIN_FIX_CHARS and not (IDLE.search(sentence) or NARRATES.match(sentence))
+            if error.acted is not None and error.told is None and is_whole and not UNSOLVED.search(sentence):
+                error.told = said, sentence
 
 
 def _settle(session: _Session, error: _Error, fixed: Utterance, answer: str) -> None:
@@ -328,8 +365,10 @@ def _settle(session: _Session, error: _Error, fixed: Utterance, answer: str) -> 
 
 
 def _end(session: _Session, error: _Error) -> None:
-    """Take what was done before the command worked again for the fix, if Claude did not tell any."""
-    if error.is_gone and error.acted is not None:
+    """Take what Claude told, or what was done before the command worked again, for the fix."""
+    if error.told is not None:
+        _settle(session, error, *error.told)
+    elif error.is_gone and error.acted is not None:
         _settle(session, error, error.acted, _act_in(error.acted.text))
     else:
         session.errors.remove(error)

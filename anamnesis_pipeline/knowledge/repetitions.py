@@ -6,8 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import Memory, headline, quoted, sessions_in
+from anamnesis_pipeline.knowledge.error_signatures import is_like_error, is_same_error
 from anamnesis_pipeline.knowledge.observing import STEPS
+from anamnesis_pipeline.knowledge.statements import claim_of
 from anamnesis_pipeline.knowledge.topic_files import LESSONS, Lesson, lesson_entry
+from anamnesis_pipeline.knowledge.wording import RECALLS, TELLS_FIX
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
     Kind,
@@ -28,6 +31,8 @@ TRIVIAL = frozenset(
     """.split()
 )
 """Programs that everyone runs: a sequence of these alone is no procedure."""
+SAME_FIX = 2
+"""Words that tell that two fixes are the same."""
 OWN_STEPS = 2
 """Different steps of other programs that a procedure has."""
 TOLD = 0.75
@@ -48,11 +53,12 @@ class RepeatedErrors:
         """Yield a lesson for each error that has come again."""
         for of in {(each.project, each.key): each for each in fresh if each.key}.values():
             found = memory.same(of)
+            found += [each for each in memory.errors(of.project) if each.key != of.key and is_again(of, each)]
             fixed = [each for each in found if each.answer]
             if len(sessions_in(found)) < 2 or not fixed:
                 continue
             shown = _one_of_each_session(found)
-            fix = max(fixed, key=lambda each: str(each.at))
+            fix = max(fixed, key=lambda each: (TELLS_FIX.search(each.answer) is not None, str(each.at)))
             evidence = dated([piece for each in (*shown, fix) for piece in quoted(each)])
             quote = shown[-1].quote  # it tells only what it quotes, so that it goes with what is forgotten
             lesson = Lesson(quote, fixed_by=fix.answer)
@@ -67,6 +73,17 @@ class RepeatedErrors:
                 "repeated_errors",
                 memory.now,
             )
+
+
+def is_again(of: Observation, other: Observation) -> bool:
+    """Return whether two errors, whose lines differ, are the same: one line says more, or most of their words are the
+    same and so is what fixed them.
+    """
+    if is_same_error(of.key, other.key):
+        return True
+    fixes = [claim_of(each.answer).stems for each in (of, other)]
+    is_known = any(RECALLS.search(each.answer) for each in (of, other))
+    return is_like_error(of.key, other.key) and (is_known or len(fixes[0] & fixes[1]) >= SAME_FIX)
 
 
 class RepeatedSteps:

@@ -235,19 +235,40 @@ IDLE = re.compile(
 )
 """Questions, guesses, quotes, jokes: nothing that holds."""
 TELLS_FIX = re.compile(
-    r"\b(?:the (?:fix|solution|workaround|(?:root )?cause|culprit) (?:is|was)|fixed (?:it|this|that)? ?(?:by|with)"
-    r"|fixed"
-    r" (?:it|the)|root cause|behoben (?:durch|mit)|ursache|arreglado con|solucionado con|corrigé (?:par|avec))\b",
+    r"\b(?:the (?:fix|solution|cure|workaround|(?:root )?cause|culprit|reason) (?:is|was)"
+    r"|(?:fix|solv)ed (?:it|this|that)? ?(?:by|with)|(?:fixed|solved) (?:it|the)|same (?:fix|cause|cure)"
+    r"|(?:is|was|did|same) the (?:fix|cure|trick|culprit)|root cause|did it|caused by|(?:is|was) enough"
+    r"|behoben (?:durch|mit)|ursache|lag an|lag daran|half|(?:hat )?geholfen|die lösung"
+    r"|arreglado con|solucionado con|la causa|la solución|se arregl\w+|bastó|alcanzó"
+    r"|corrigé (?:par|avec)|la cause|la solution|a suffi|venait d\w*)\b|^(?:fixed|solved|behoben|gelöst|corrigé"
+    r"|solucionado|arreglado)\s?:",
     _I,
 )
 """A sentence that says what fixed the last error, even if it does not name it."""
 FIXED = re.compile(
     r"\b(?:fix(?:ed|es)?|root cause|solved|resolved|works? (?:now|again)|turned out|because|needs? to be|had to"
-    r"|instead of|was missing|is gone|must be|should be|behoben|gelöst|fehlte|arreglad[oa]|faltaba|corrigé"
-    r"|manquait)\b",
+    r"|instead of|was missing|is gone|must|should be|behoben|muss|gelöst|fehlte|hay que"
+    r"|arreglad[oa]|faltaba|il faut|corrigé|manquait)\b",
     _I,
 )
 """A sentence that may say what fixed an error that it names."""
+UNSOLVED = re.compile(
+    r"\b(?:still|not yet|no idea|can['’]?t (?:see|find|reproduce|tell)|could(?: not|n['’]t) (?:find|fix|reproduce)"
+    r"|did(?: not|n['’]t) (?:help|work)|same error|gives up|given up"
+    r"|immer noch|noch immer|weiterhin|noch nicht|keine ahnung|sigue|todavía|aún no|no funcion\w+|toujours pas"
+    r"|pas encore|encore (?:là|pareil))\b",
+    _I,
+)
+"""What was wrong is wrong after all, or nobody knows why."""
+RECALLS = re.compile(
+    r"\b(?:same (?:\w+ )?(?:as|again|thing|story|fix|cause|cure|pattern|problem|error|mistake)|(?:as|like) (?:in"
+    r" (?:january|february|march|april|may|june|july|august|september|october|november|december)|last (?:time|week"
+    r"|month)|before)|(?:once|yet) again|this again|wie (?:im|letzte\w*|beim letzten|damals|schon)|schon wieder"
+    r"|derselbe|dieselbe|dasselbe|como (?:en|la (?:otra|última) vez)|otra vez|lo mismo|l[ao]s? mism[oa]s?"
+    r"|comme (?:en|la dernière fois|avant)|(?:la|le) même|encore)\b",
+    _I,
+)
+"""Somebody knows it from before."""
 NEGATIONS = re.compile(
     r"\b(?:never|no longer|not any ?more|without|stop(?:ped)?|avoid|cannot|forbid(?:den)?|drop(?:ped)?|(?:do|does"
     r"|did|is"

@@ -35,6 +35,29 @@ _OF_ONE_DAY = re.compile(
     r"|^(?:had|was|were|met|phone call|call|lunch|\w+ed)\b",
     re.IGNORECASE,
 )
+_LEISURE = re.compile(
+    r"\b(?:coffee|tea|beer|pizza|cake|snacks?|lunch|dinner|party|birthday|christmas|easter|valentine\S*|halloween|weather"
+    r"|cats?|dogs?|joke|lol|haha|oops|yay|funny|cute|ugly|nicer|nicest|loud|wallpaper|soundtrack|photo of"
+    r"|kaffee\w*|bier|kuchen|katze|hund|wetter|fußball|geburtstag|weihnachten|ostern|witz|lustig|hässlich"
+    r"|café|cerveza|perro|gato|calor|fútbol|cumpleaños|navidad|broma|gracios[oa]"
+    r"|thé|bière|gâteau|chien|météo|anniversaire|noël|blague|drôle|moche)\b",
+    re.IGNORECASE,
+)
+"""What work does not need: food, animals, feasts, jokes, taste."""
+_HAPPENED = re.compile(
+    r"\b(?:took|went|bet|broke|lost|won|fell|felt|ate|drank|saw|forgot|slept|came|got|gave|spent|bought|had|was|were"
+    r"|(?<!is )(?<!are )(?<!be )\w{3,}(?<![eu])ed (?!(?:in|by|on|at|with|from|to|as|via|for|per|into)\b)"
+    r"|(?:hat|habe|haben)\b.*\bge\w+(?:t|en)|war|waren|gab|ging"
+    r"|\w{2,}(?:ó|aron|ieron)|(?:a|ai|ont|avons) \w{2,}[éiu]s?)(?!\w)",
+    re.IGNORECASE,
+)
+_HOLDS = re.compile(
+    r"\b(?:is|are|now|since|moved|migrated|replaced|renamed|removed|upgraded|switched|retired|changed|decided|agreed|fixed"
+    r"|ist|sind|jetzt|seit|ersetzt|umgezogen|es|son|está|ahora|desde|reemplaz\w+|est|sont|maintenant|depuis|remplacée?s?"
+    r"|migrée?s?|20\d\d)\b",
+    re.IGNORECASE,
+)
+"""A sentence that only tells what happened once has no word of these."""
 _NAMES = re.compile(r"(?<=[\w,;:)'\"] )[A-ZÄÖÜ]\w{2,}|\b[A-Z]{2,}\w*|\b[a-z]+[A-Z]\w*")
 _RULES = re.compile(
     r"\b(?:must|always|never|only|needs?|because|otherwise|should|use[sd]?|every|default|until|muss|immer|nie|nur|weil"
@@ -116,9 +139,12 @@ def value_of(episode: Episode | EpisodeHead) -> float:
 
 def worth_of(text: str, *, tagged: bool = False) -> float:
     """Return what a fact or plain note is worth by its words, in [0, 1]: names, identifiers, numbers and rules are what
-    may be needed later; what was so on one day is not.
+    may be needed later; what was so on one day is not, nor what happened once, or is told for fun, without a tag.
     """
     if _OF_ONE_DAY.search(text):
+        return 0.0
+    is_past = _HAPPENED.search(text) is not None and not _HOLDS.search(text) and not _DIGIT.search(text)
+    if not tagged and not _RULES.search(text) and (is_past or _LEISURE.search(text)):
         return 0.0
     told = (bool(_NAMES.search(text)), bool(literal_tokens(text)), bool(_RULES.search(text)), tagged)
     return min(1.0, 0.3 * sum(told) + 0.2 * bool(_DIGIT.search(text)))

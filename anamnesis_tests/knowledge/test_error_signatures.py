@@ -2,7 +2,7 @@
 
 import pytest
 
-from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
+from anamnesis_pipeline.knowledge.error_signatures import error_line, is_like_error, is_same_error, signature_of
 
 REFUSED = """Traceback (most recent call last):
   File "/srv/app/db.py", line 12, in connect
@@ -23,6 +23,13 @@ psycopg2.OperationalError: connection to server at "localhost" (127.0.0.1), port
             "error[E0382]: borrow of moved value: `config`",
         ),
         ("bash: terraform: command not found", "bash: terraform: command not found"),
+        ("Error in merge(x, y) :\n  nrow(x) == nrow(y) is not TRUE", "nrow(x) == nrow(y) is not TRUE"),
+        (
+            "In LockError.php line 9:\n\n  The lock file is older than the manifest.",
+            "The lock file is older than the manifest.",
+        ),
+        ("Assertion failure in mixer_Buffer.h:88", "Assertion failure in mixer_Buffer.h:88"),
+        ("lib/a.rb:4:in `scan': invalid bytes in UTF-8 (ArgumentError)",) * 2,
         (
             "make: *** [Makefile:12: build] Error 1\ngcc: fatal error: no input files",
             "gcc: fatal error: no input files",
@@ -42,6 +49,8 @@ def test_line_that_tells_the_error_is_found(output: str, line: str) -> None:
         "E       assert 3 == 4",
         "AssertionError: expected 3 to equal 4",
         "Exit code 1",
+        "org.opentest4j.AssertionFailedError: expected: <3> but was: <4>",
+        "Finished: PASS=31 ERROR=0 when loading database test",
         "warning: unused variable `x`",
         "all good",
     ],
@@ -63,6 +72,11 @@ def test_refusals_test_failures_and_plain_output_are_no_errors(output: str) -> N
         ),
         ("Error: task 0x7ffde1 timed out after 30s", "Error: task 0x41ab00 timed out after 31 s"),
         ("fatal: unable to access repo.git, pid 4312", "fatal: unable to access repo.git, pid 99"),
+        (
+            "a.b.TokenException: token was issued in the future",
+            "2026-03-01 10:00:01 WARN Filter - rejected: a.b.TokenException: token was issued in the future",
+        ),
+        ("lib/a.rb:4:in `scan': invalid bytes (ArgumentError)", "lib/b.rb:18:in `gsub': invalid bytes (ArgumentError)"),
     ],
 )
 def test_signature_ignores_what_differs_from_run_to_run(one: str, other: str) -> None:
@@ -79,6 +93,17 @@ def test_signature_ignores_what_differs_from_run_to_run(one: str, other: str) ->
 )
 def test_signature_keeps_what_tells_errors_apart(one: str, other: str) -> None:
     assert signature_of(one) != signature_of(other)
+
+
+def test_same_error_may_say_more_or_be_elsewhere() -> None:
+    short, long = map(signature_of, ("cannot bind the socket twice", "server stopped: cannot bind the socket twice"))
+    assert is_same_error(short, long)
+    here, there = map(
+        signature_of, ("ERROR hook invoice rejected: no valid seal", "ERROR hook refund rejected: no valid seal")
+    )
+    assert is_like_error(here, there)
+    assert not is_same_error(here, there)
+    assert not is_like_error(here, signature_of("ERROR cannot bind the socket twice"))
 
 
 def test_error_that_says_nothing_has_no_signature() -> None:

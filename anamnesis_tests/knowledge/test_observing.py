@@ -62,6 +62,38 @@ def test_error_that_nothing_fixed_has_no_answer() -> None:
     assert of(Signal.ERROR, found) == [(REFUSED, "")]
 
 
+def test_error_that_a_person_shows_is_observed() -> None:
+    found = observations_of_session(session(("user", f"the nightly job is red\n\n{REFUSED}"), ("user", "thanks")))
+    assert of(Signal.ERROR, found) == [(REFUSED, "")]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Fixed: the container listens on port 5433 before the migration.",
+        "`docker compose up` was enough, nothing else had to change.",
+        "Ursache: der Container lief nicht, der Dienst startet ihn jetzt.",
+        "Como en agosto: hay que levantar el contenedor primero.",
+        "Comme en mai : le conteneur doit tourner avant la migration.",
+    ],
+)
+def test_fix_is_told_in_many_ways(told: str) -> None:
+    found = observations_of_session(session(("alembic upgrade head", f"!{REFUSED}"), ("claude", told)))
+    assert of(Signal.ERROR, found) == [(REFUSED, told)]
+
+
+def test_first_word_after_the_act_is_the_fix() -> None:
+    turns = (
+        ("user", f"look\n{REFUSED}"),
+        ("docker compose up -d db", "Started"),
+        ("claude", "Up. The database was off."),
+    )
+    found = observations_of_session(session(*turns, ("user", "great, next thing")))
+    assert of(Signal.ERROR, found) == [(REFUSED, "The database was off.")]
+    found = observations_of_session(session(*turns, ("user", "no, it still fails")))
+    assert of(Signal.ERROR, found) == [(REFUSED, "")]
+
+
 def test_error_in_a_text_that_was_only_read_is_not_observed() -> None:
     found = observations_of_session(session(("cat notes.txt", REFUSED), ("grep -rn Error logs", REFUSED)))
     assert of(Signal.ERROR, found) == []
