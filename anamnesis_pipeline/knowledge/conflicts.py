@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from anamnesis_pipeline.knowledge.detecting import TITLE_CHARS, Memory, Near, headline
 from anamnesis_pipeline.knowledge.observing import CLAUDE
-from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, lacks, opposes
+from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, ends_name, lacks, opposes
 from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
-from anamnesis_pipeline.knowledge.wording import CORRECTION, REASONS, WORK
+from anamnesis_pipeline.knowledge.wording import CORRECTION, ORDERS, PASSING, REASONS, TENTATIVE, WORK
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -40,6 +40,15 @@ _REMOVES = re.compile(
 _WANTED = frozenset({"decision", "preference"})
 """Types of notes that say how a person wants it."""
 _SAID = (Signal.DECISION, Signal.PREFERENCE, Signal.FACT, Signal.CORRECTION, Signal.REQUEST)
+
+
+_HELD = (Signal.TOPIC, Signal.NOTE, Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION, Signal.REQUEST)
+_ASKED = (Signal.PREFERENCE, Signal.CORRECTION, Signal.REQUEST)
+_CLAUSES = re.compile(r"[,;:.]\s+")
+NAMED = 0.15
+"""Least share of the shorter statement's words, and least cosine, where a name that the older one has is no more."""
+ASKED_BACK = 0.15
+"""Least share, where a person turns down what a person asked for, or asks for what was turned down."""
 
 
 class SupersededNotes:
@@ -80,20 +89,18 @@ class Contradictions:
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each older statement that a person contradicts."""
         for of in memory.holding(fresh):
-            is_removal = of.signal is Signal.REQUEST and _REMOVES.search(of.quote) is not None
+            is_removal = of.signal is Signal.REQUEST and all(map(_REMOVES.search, _CLAUSES.split(of.quote)))
             if not _is_bare(of) or is_removal:
                 continue
-            near = memory.statements(of.project).near(
-                of, [Signal.TOPIC, Signal.NOTE, Signal.DECISION, Signal.PREFERENCE]
-            )
-            for each in near:
+            for each in memory.statements(of.project).near(of, _HELD):
                 older = each.observation
                 is_before = older.at is not None and of.at is not None and older.at < of.at
                 if not is_before or older.session_id == of.session_id != "" or older.key == CLAUDE:
                     continue
                 if _is_plain(older) and not WORK.match(of.quote):
                     continue  # that is a doubt
-                if why := _opposition(older, of, each):
+                why = "" if older.signal in (Signal.CORRECTION, Signal.REQUEST) else _opposition(older, of, each)
+                if why := why or (_taken_back(older, of, each) if older.signal in _ASKED else ""):
                     change = Change(
                         tuple(StatusEdit(name, Status.CHALLENGED) for name in sorted({older.episode_id, of.episode_id}))
                     )
@@ -147,12 +154,30 @@ def _opposition(older: Observation, newer: Observation, near: Near) -> str:
     if newer.signal is Signal.ERROR:
         return "" if newer.answer else lacks(older.quote, newer.quote)
     why = "" if older.quote.startswith("#") else opposes(claim_of(older.quote), claim_of(newer.quote))
+    if near.shared >= NAMED and (near.cosine is None or near.cosine >= NAMED) and not older.quote.startswith("#"):
+        ended = ends_name(claim_of(older.quote), claim_of(newer.quote))
+        if ended:
+            return why or ended
     is_worded = why in {ASKS, DENIES} or why.startswith(TAKES_UP)
     least, both = (TAKEN_UP, SAME_WORDS) if is_worded else (SHARED, SAME_THING)
     if not why or near.shared < least:
         return ""
     akin = near.shared if near.cosine is None else near.cosine
     return why if near.shared + akin >= both else ""
+
+
+def _taken_back(older: Observation, newer: Observation, near: Near) -> str:
+    """Return why a person wants the opposite of what a person wanted in general; empty: it is not."""
+    before, after = claim_of(older.quote), claim_of(newer.quote)
+    is_once = any(PASSING.search(each.quote) or TENTATIVE.search(each.quote) for each in (older, newer))
+    if is_once or newer.signal not in _ASKED or near.shared < ASKED_BACK:
+        return ""
+    why = opposes(before, after)
+    is_work = older.signal is Signal.REQUEST and ORDERS.match(older.quote) is not None
+    is_general = newer.signal is not Signal.REQUEST or bool(after.rejected)
+    if why.startswith("turns down") and is_general and not is_work:
+        return why
+    return why if why.startswith(TAKES_UP) and near.shared >= TAKEN_UP else ""
 
 
 def _conflict(older: Observation, newer: Observation, near: Near) -> str:

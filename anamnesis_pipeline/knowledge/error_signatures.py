@@ -119,8 +119,8 @@ def signature_of(line: str) -> str:
     and amounts. Empty: it says too little to tell it from others.
     """
     text = _ANSI.sub("", line)
-    if (named := _NAMED.search(text)) is not None:
-        text = text[named.start() :]  # a log puts its own words before it
+    if (found := _NAMED.search(text)) is not None:
+        text = text[found.start() :]  # a log puts its own words before it
     for pattern, instead in _VOLATILE:
         text = pattern.sub(instead, text)
     words = [word.strip(".:/-").lower() for word in _WORD.findall(text)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts, stems_of
+from anamnesis_pipeline.knowledge.statements import Claim, claim_of, conflicts, lead_of, stems_of
 from anamnesis_pipeline.knowledge.wording import (
     BECAUSE,
     CEASED,
@@ -15,6 +15,8 @@ from anamnesis_pipeline.knowledge.wording import (
     DENIED_NUMBER,
     GONE,
     LACKS,
+    NO_MORE,
+    TROUBLE,
     USES,
 )
 
@@ -33,6 +35,14 @@ _AT = re.compile(
     r"at|on|to|in|by|with|via|from|under|bei|auf|im|mit|über|von|unter|en|sur|à|dans|avec|par|sous|con|por|bajo", re.I
 )
 _IF = re.compile(r"\b(?:if|when|unless|until|while|wenn|falls|bis|si|cuando|quand)\b", re.I)
+_UNQUOTED = re.compile(r"['\"`*]")
+_QUOTED = re.compile(r"[\"`*“„]([^\"`*“”„]{2,40})[\"`*”“]")
+_GERMAN = re.compile(r"\b(?:der|die|das|den|dem|ein|eine[nmr]?|ist|sind|und|nicht|mit|auf)\b", re.I)
+_SIGNED = re.compile(r".+(?:[A-Z]|\d|[+#._/-]\w).*|\d\w*[A-Za-z]\w*")
+"""A name where nouns begin with a capital: one inside, a digit, or a sign."""
+OVER = 0.5
+"""Share of the older one's words in what is so no longer."""
+_PRODUCT = re.compile(r"\b([A-Z][\w+#-]*)\s+v?(\d[\d.]*)\b")
 _ENDED_BY = 3
 """Words before the verb that tell what ended."""
 
@@ -44,6 +54,8 @@ class _Place:
     slot: str
     named: frozenset[str]
     value: tuple[str, ...]
+    kind: str
+    """Stem of the word behind the name: what it names."""
 
 
 def opposes(older: Claim, newer: Claim) -> str:
@@ -51,9 +63,31 @@ def opposes(older: Claim, newer: Claim) -> str:
     why = conflicts(older, newer) or conflicts(older, claim_of(BECAUSE.sub("", newer.text)))
     if why.startswith(TAKES_UP) and not older.rejected & older.stems <= _stems(CONSEQUENCES.sub("", newer.text)):
         why = ""  # only a part of what was turned down, or as a condition
-    for rule in (_ended, _ceased, _denied_number, _denied, _moved):
+    for rule in (_ended, _ceased, _over, _denied_number, _denied, _moved, _versions):
         why = why or rule(older, newer)
     return why
+
+
+def ends_name(older: Claim, newer: Claim) -> str:
+    """Return a name in an older sentence that a newer one turns down, or says is no longer there; empty: none."""
+    names = {stem for name in names_of(older.text) for stem in _stems(name)} - older.rejected
+    over = set(newer.rejected)
+    for clause in _CLAUSES.split(newer.text):
+        for found in GONE.finditer(_UNQUOTED.sub("", clause)):
+            over |= _stems(" ".join(found[1].split()[-_ENDED_BY:]))
+        if CEASED.search(clause) and not TROUBLE.search(clause):
+            over |= {stem for name in names_of(clause) for stem in _stems(name)}
+    is_known = len(older.stems & newer.stems) >= NAMED_BY
+    ended = sorted(name for name in names & over if is_known or any(map(str.isdigit, name)))
+    return f"no longer {ended[0]}" if ended else ""
+
+
+def names_of(text: str) -> set[str]:
+    """Return the words of a sentence that are names by their form; where every noun has a capital, that is none."""
+    words = _WORD.findall(text)
+    is_german = _GERMAN.search(text) is not None
+    quoted = {word for found in _QUOTED.findall(text) for word in _WORD.findall(found)}
+    return quoted | {word for word in words[1:] if (_SIGNED if is_german else _NAME).fullmatch(word)}
 
 
 def lacks(statement: str, error: str) -> str:
@@ -94,6 +128,24 @@ def _ceased(older: Claim, newer: Claim) -> str:
     return ""
 
 
+def _over(older: Claim, newer: Claim) -> str:
+    """Return why most of what the older one says is so no longer."""
+    said, lead = older.stems, set(lead_of(older))
+    for clause in _CLAUSES.split(newer.text) if NO_MORE.search(newer.text) and not older.is_negative else ():
+        shared = _stems(clause) & said
+        is_most = len(shared) >= max(NAMED_BY, OVER * len(said)) and not shared <= lead
+        if NO_MORE.search(clause) and is_most:
+            return DENIES
+    return ""
+
+
+def _versions(older: Claim, newer: Claim) -> str:
+    """Return two products, each of which has another version in either sentence."""
+    before, after = (dict(_PRODUCT.findall(_UNQUOTED.sub("", claim.text))) for claim in (older, newer))
+    differ = [name for name in before if name in after and before[name] != after[name]]
+    return f"{differ[0]} {before[differ[0]]} and {after[differ[0]]}" if len(differ) >= NAMED_BY else ""
+
+
 def _denied_number(older: Claim, newer: Claim) -> str:
     """Return the older one's number, if the newer one turns it down for another."""
     for found in DENIED_NUMBER.finditer(newer.text):
@@ -119,6 +171,8 @@ def _moved(older: Claim, newer: Claim) -> str:
     for before in _places(older.text):
         for after in _places(newer.text):
             is_same = before.slot == after.slot and before.named <= after.named and len(before.named) >= NAMED_BY
+            is_kind = before.kind == after.kind != "" and before.slot == after.slot
+            is_same = is_same or (is_kind and bool(after.named) and after.named <= before.named)
             words = [set(map(str.lower, _WORD.findall(each.text))) for each in (newer, older)]
             is_other = not words[0].issuperset(map(str.lower, before.value))
             if is_same and is_other and not words[1].issuperset(map(str.lower, after.value)):
@@ -139,4 +193,5 @@ def _places(text: str) -> Iterator[_Place]:
         thing = words[behind[0] + 1 :] if is_use else words[:at]
         if is_use or _NAME.fullmatch(value[0]):
             slot = "use" if is_use else "is" if is_copula else "at"
-            yield _Place(slot, _stems(" ".join(thing)), value)
+            kind = "" if is_use else next(iter(stems_of(map(str.lower, words[behind[0] + 1 : behind[0] + 2]))), "")
+            yield _Place(slot, _stems(" ".join(thing)), value, kind)

@@ -208,6 +208,11 @@ def _wants_same(of: Observation, near: Near) -> bool:
         return not conflicts(near.claim, claim)
     if claim.numbers and near.claim.numbers and claim.numbers != near.claim.numbers:
         return False
+    if any(
+        one is not Signal.CORRECTION and two.rejected & has.stems - has.rejected
+        for one, has, two in ((of.signal, claim, near.claim), (other.signal, near.claim, claim))
+    ):
+        return False  # a correction of what a person wants is no second one
     # one may name what was done wrong, the other what is right instead
     return not (
         claim.rejected & near.claim.stems - near.claim.rejected and near.claim.rejected & claim.stems - claim.rejected

@@ -12,6 +12,7 @@ from anamnesis_pipeline.knowledge.wording import (
     CONSEQUENCES,
     CORRECTED,
     ENDED,
+    MOVES,
     NEGATIONS,
     NO_MORE,
     REJECTED,
@@ -90,8 +91,8 @@ _UNTOLD = (
     | (_UNITS.keys() - {"s", "m", "h", "d", "sec", "second", "seconde", "mes", "an", "ans"})
 )
 _IDENTIFIER = re.compile(r"\d|[_./]|\w-\w")
-_LETTER = re.compile(r"[B-HJ-Z]")
-"""A letter that names one of several, as in `node B`."""
+_LETTER = re.compile(r"[B-HJ-Z]|AT|BE|DE|ES|IT")
+"""A letter that names one of several, as in `node B`, or a country whose sign is else a word that says nothing."""
 _EXCLUSIVE = frozenset().union(*_VALUES)
 _PREPOSITIONS = frozenset(
     """in on for at to of with by when from as into until before after because and but the a an any im am den dem der
@@ -145,7 +146,7 @@ def claim_of(text: str) -> Claim:
         if behind[1:2] == ["as"]:  # `no longer stored as floats` turns down floats
             behind = behind[2:]
         rejected.update(_turned_down(takewhile(lambda word: word not in _PREPOSITIONS, behind)))
-    for found in ENDED.finditer(main):
+    for found in ENDED.finditer(_QUOTES.sub("", main)):
         rejected.update(_turned_down(_words_of(found[1])[-1:]))
     return Claim(
         text,
@@ -296,14 +297,15 @@ def conflicts(older: Claim, newer: Claim) -> str:
         before, after = older.values & names, newer.values & names
         is_other = after - before and (before - after or (newer.is_negative and not older.is_negative))
         is_series = bool(older.numbers and newer.numbers) and older.numbers.isdisjoint(newer.numbers)
-        if before and is_other and older.subject <= newer.subject and not is_series:
+        is_turned = before & newer.rejected and len(older.subject & newer.subject) >= MIN_SAME
+        if before and is_other and (older.subject <= newer.subject or is_turned) and not is_series:
             return f"{min(before)} and {min(after - before)}"
     is_over = newer.is_negative and not older.is_negative and NO_MORE.search(newer.text) is not None
     if is_over and newer.stems and newer.stems <= older.stems:
         return f"turns down {_as_said(min(newer.stems), newer)}"
     if differ_in_value(older, newer):
         return ""  # of several days each has its own number
-    return _amount_conflict(older, newer) or _place_conflict(older, newer)
+    return _amount_conflict(older, newer) or _place_conflict(older, newer) or _update(older, newer)
 
 
 def differ_in_value(one: Claim, other: Claim) -> bool:
@@ -347,6 +349,23 @@ def _amount_conflict(older: Claim, newer: Claim) -> str:
     return ""
 
 
+def _update(older: Claim, newer: Claim) -> str:
+    """Return the numbers of what both sentences begin with, if the newer one says that they are others since a time."""
+    lead, begins = lead_of(older), list(newer.said)
+    is_same = len(lead) >= MIN_SAME and set(lead) <= set(begins[: len(lead) + 1])
+    if not is_same or MOVES.search(newer.text) is None or differ_in_value(older, newer):
+        return ""
+    before, after = ({each.value: each.text for each in claim.amounts} for claim in (older, newer))
+    gone, new = ([each for each in one if each not in other] for one, other in ((before, after), (after, before)))
+    return f"{before[gone[0]]} and {after[new[0]]}" if gone and new else ""
+
+
+def lead_of(claim: Claim) -> list[str]:
+    """Return the stems that stand before the verb or a colon, in order: what a sentence is about."""
+    head = _words_of(claim.text.split(":", 1)[0])
+    return stems_of(takewhile(lambda word: VERBS.fullmatch(word) is None, head))
+
+
 def _by_what(claim: Claim) -> dict[str, Amount]:
     """Return what -> its amount, for what is counted once."""
     counted = Counter(each.what for each in claim.amounts)
@@ -388,6 +407,7 @@ _NUMERALS = {
 _ATTACHED = re.compile(r"(\d+(?:\.\d+)?)([a-z]*)")
 _COPULAS = frozenset({"is", "are", "ist", "sind", "es", "est"})
 _ARTICLES = frozenset("the a an any der die das dem den ein eine el la los las un una le les".split())
+_QUOTES = re.compile(r"[\"`“”„*]")
 _REMOVES = re.compile(r"(?:drop|replac|remov|retire).*", re.IGNORECASE)
 """Words that turn down their object; what follows a preposition is none."""
 _SLOTS = {

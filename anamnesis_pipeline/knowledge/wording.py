@@ -274,7 +274,7 @@ NEGATIONS = re.compile(
     r"|did|is"
     r"|are|was|were|has|have|must|should|will|can) not|disabl(?:e|ed)|nicht|nie(?:mals)?|keine?[nrs]?|nunca|jamás"
     r"|jamais"
-    r"|n(?:e |['’])\w+ (?:pas|plus|jamais))\b|n['’]t\b",
+    r"|n(?:e |['’])\w+ (?:pas|plus|jamais))\b|n['’]t\b|(?<=, )plus\b",
     _I,
 )
 REJECTED = re.compile(
@@ -283,16 +283,16 @@ REJECTED = re.compile(
     r"|(?:away|(?:switch|mov|migrat)\w*\b[^.,;]{0,25}?) from|n(?:e |['’])\w+ (?:plus|pas|jamais)|(?:we"
     r"|i) (?:have )?left|drop(?:ped|ping)?|replac(?:e|ed|ing)"
     r"|remov(?:e|ed|ing)|got rid of|retired?|nicht(?: mehr)?|keine?[nrs]?|nie(?:mals)?|statt|nunca|ya no"
-    r"|en (?:vez|lugar) de|pas de|jamais|plus de)\s+(?:only\s|nur\s)?((?:[\w+#./-]+\s?){1,5})",
+    r"|en (?:vez|lugar) de|pas de|jamais|plus de|(?<=, )plus)\s+(?:only\s|nur\s)?((?:[\w+#./-]+\s?){1,5})",
     _I,
 )
 """What is turned down, and what by."""
-NO_MORE = re.compile(r"\b(?:any ?more|no longer|nicht mehr|keine? \w+ mehr|ya no|ne \w+ plus|n['’]\w+ plus)\b", _I)
+NO_MORE = re.compile(r"\b(?:any ?more|no longer|nichts? mehr|keine? \w+ mehr|ya no|ne \w+ plus|n['’]\w+ plus)\b", _I)
 """Something was so, and is not."""
 ENDED = re.compile(
     r"((?:[\w+#./-]+\s){1,3})(?:is|are|was|were|has been|have been|ist|sind|wurden?|está|est|sont) (?:now |jetzt )?"
-    r"(?:gone|dead|retired|removed|closed|dropped|deprecated|shut down|switched off|turned off|decommissioned"
-    r"|abgeschaltet|abgelöst|stillgelegt|eliminad[oa]s?|supprimée?s?)\b",
+    r"(?:gone|dead|retired|removed|closed|dropped|deprecated|given up|shut down|switched off|turned off|decommissioned"
+    r"|abgeschaltet|abgelöst|stillgelegt|aufgegeben|eliminad[oa]s?|supprimée?s?)\b",
     _I,
 )
 """What is there no longer, and the words for that."""
@@ -304,6 +304,13 @@ CONSEQUENCES = re.compile(
     _I,
 )
 """The rest of a sentence behind what it says in the main."""
+MOVES = re.compile(
+    r"\b(?:now|from now on|since|moved|changed|raised|lowered|went (?:up|down)|switched|migrated|replaced|effective"
+    r"|jetzt|ab sofort|ab jetzt|seit|neuerdings|künftig|umgestellt|ahora|desde|a partir de|pas[óa]\w*|cambi\w+"
+    r"|maintenant|désormais|depuis|pass[ée]e?s?|à partir)\b",
+    _I,
+)
+"""Something is otherwise since a time."""
 CORRECTION = re.compile(r"(?:correction|korrektur|corrección|correction)\b", _I)
 """A note that corrects another one."""
 CORRECTED = re.compile(
@@ -352,8 +359,8 @@ DENIED_NUMBER = re.compile(
 )
 """A number that is turned down."""
 CEASED = re.compile(
-    r"\b(?:no longer|not any ?more|any ?more|stopped|stop|gave up|nicht mehr|ya no|dejamos de|n(?:e "
-    r"|['’])\w+ plus)\b",
+    r"\b(?:no longer|not any ?more|any ?more|stopped|stop|gave up|nichts? mehr|niemand mehr|kein\w* \w+ mehr"
+    r"|ya no|nada más|dejamos de|plus rien|n(?:e |['’])\w+ plus)\b",
     _I,
 )
 """Something is no longer done."""

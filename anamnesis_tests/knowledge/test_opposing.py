@@ -2,7 +2,7 @@
 
 import pytest
 
-from anamnesis_pipeline.knowledge.opposing import opposes
+from anamnesis_pipeline.knowledge.opposing import ends_name, opposes
 from anamnesis_pipeline.knowledge.statements import claim_of
 
 
@@ -21,6 +21,13 @@ from anamnesis_pipeline.knowledge.statements import claim_of
         ("Use httpx for HTTP calls.", "use requests for HTTP calls"),
         ("The public API is REST.", "the public API is GraphQL"),
         ("The zone shop.example is hosted at Route 53.", "The zone shop.example is hosted at Cloudflare."),
+        ("Events are kept in Kafka for a week.", "events aren't kept in Kafka any more, they go to Pulsar"),
+        ("The pump hangs on the Gosund plug in the cellar.", "The pump is on the Meross plug `pump-2` now."),
+        ("Produktion läuft mit Django 4 auf Debian 11.", "Es läuft **Django 5 auf Debian 12**."),
+        ("write the tests with vitest, not jest", "no, tests are jest"),
+        ("und http mit axios", "kein axios bitte, wir nehmen nur fetch"),
+        ("the docs are formal, no jokes", "the docs are casual, with jokes"),
+        ("javadoc on every public method please", "remove the javadoc, no javadoc in this repo"),
         ("Le serveur de production tourne sous PHP 8.1.", "le serveur de production tourne désormais sous PHP 8.3"),
     ],
 )
@@ -44,3 +51,35 @@ def test_later_sentence_speaks_against_an_older(older: str, newer: str) -> None:
 )
 def test_both_sentences_hold(older: str, newer: str) -> None:
     assert opposes(claim_of(older), claim_of(newer)) == ""
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "The shop is hosted on Heroku, eu region.",
+            "There is no Heroku involved any more: the shop is on a rack.",
+        ),
+        ('Jobs go to the queue "slow" with four workers.', 'By the way: the queue "slow" is gone.'),
+        ("Volumes are provisioned by OpenEBS.", "The volumes are on Ceph (the only class, OpenEBS was removed)."),
+        (
+            "Das Display ist ein SSD1306 am I2C, Adresse 0x3C.",
+            "0x3D hat das neue; auf 0x3C antwortet nichts mehr.",
+        ),
+    ],
+)
+def test_name_is_no_longer_there(older: str, newer: str) -> None:
+    assert ends_name(claim_of(older), claim_of(newer))
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The shop is hosted on Heroku.", "The deploy of the shop to Heroku does not fail any more."),
+        ("The shop is hosted on Heroku.", "The shop is fast now on Heroku."),
+        ("No Heroku for the shop.", "There is no Heroku in the shop any more."),
+        ("Der Kunde zahlt mit Karte.", "Der Kunde ist nicht mehr da, die Karte liegt im Tresor."),
+    ],
+)
+def test_name_is_still_there(older: str, newer: str) -> None:
+    assert ends_name(claim_of(older), claim_of(newer)) == ""

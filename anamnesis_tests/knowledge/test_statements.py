@@ -82,3 +82,31 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
     rare, common = claim_of("billing"), claim_of("errors logs")
     assert weights.shared(rare, claims[0]) == weights.shared(common, claims[1]) == 1
     assert weights.alike(rare, claims[0]) > weights.alike(claim_of("logs"), claims[0])
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (
+            "Reminder mails are sent on day 2 and 9.",
+            "Reminder mails go out on day 5 only since May; legal wanted it.",
+        ),
+        ("Version minimale du noyau : 5.4.", "Version minimale du noyau passée à 6.1, le pilote la demande."),
+        ("Les livraisons se font le lundi.", "les livraisons c'est le mercredi maintenant, plus le lundi"),
+        ('Depths are in the local datum "Pier 12".', 'Depths are in NHN from now on; "Pier 12" was given up.'),
+    ],
+)
+def test_newer_sentence_updates_an_older(older: str, newer: str) -> None:
+    assert conflicts(claim_of(older), claim_of(newer))
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("Session timeout of admins is 30 minutes.", "Session timeout of customers is 12 hours since May."),
+        ("Invoices of the DE entity count up from 1000.", "Invoices of the CH entity count up from 5000 since May."),
+        ("Reminder mails are sent on day 2.", "Reminder mails have been in two languages since May."),
+    ],
+)
+def test_newer_sentence_on_another_thing_updates_none(older: str, newer: str) -> None:
+    assert conflicts(claim_of(older), claim_of(newer)) == ""
