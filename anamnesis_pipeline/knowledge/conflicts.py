@@ -7,8 +7,8 @@ from datetime import timedelta
 from anamnesis_pipeline.knowledge.detecting import TITLE_CHARS, Memory, Near, headline
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.opposing import ASKS, DENIES, TAKES_UP, ends_name, lacks, opposes
-from anamnesis_pipeline.knowledge.statements import claim_of, conflicts
-from anamnesis_pipeline.knowledge.wording import CORRECTION, ORDERS, PASSING, REASONS, TENTATIVE, WORK
+from anamnesis_pipeline.knowledge.statements import claim_of, conflicts, narrows
+from anamnesis_pipeline.knowledge.wording import CORRECTION, ORDERS, PASSING, REASONS, REJECTED, TENTATIVE, WORK
 from anamnesis_pipeline.model import Status
 from anamnesis_pipeline.store.knowledge_model import (
     Change,
@@ -89,7 +89,10 @@ class Contradictions:
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield one for each older statement that a person contradicts."""
         for of in memory.holding(fresh):
-            is_removal = of.signal is Signal.REQUEST and all(map(_REMOVES.search, _CLAUSES.split(of.quote)))
+            told = [each for each in _CLAUSES.split(of.quote) if not _REMOVES.search(each)]
+            is_removal = (
+                of.signal is Signal.REQUEST and _REMOVES.search(of.quote) and not any(map(REJECTED.search, told))
+            )
             if not _is_bare(of) or is_removal:
                 continue
             for each in memory.statements(of.project).near(of, _HELD):
@@ -170,14 +173,15 @@ def _taken_back(older: Observation, newer: Observation, near: Near) -> str:
     """Return why a person wants the opposite of what a person wanted in general; empty: it is not."""
     before, after = claim_of(older.quote), claim_of(newer.quote)
     is_once = any(PASSING.search(each.quote) or TENTATIVE.search(each.quote) for each in (older, newer))
-    if is_once or newer.signal not in _ASKED or near.shared < ASKED_BACK:
+    if is_once or narrows(before, after) or newer.signal not in _ASKED or near.shared < ASKED_BACK:
         return ""
     why = opposes(before, after)
     is_work = older.signal is Signal.REQUEST and ORDERS.match(older.quote) is not None
     is_general = newer.signal is not Signal.REQUEST or bool(after.rejected)
     if why.startswith("turns down") and is_general and not is_work:
         return why
-    return why if why.startswith(TAKES_UP) and near.shared >= TAKEN_UP else ""
+    is_order = newer.signal is Signal.REQUEST and ORDERS.match(newer.quote) is not None
+    return why if why.startswith(TAKES_UP) and near.shared >= TAKEN_UP and not is_order else ""
 
 
 def _conflict(older: Observation, newer: Observation, near: Near) -> str:

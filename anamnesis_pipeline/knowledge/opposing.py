@@ -43,6 +43,7 @@ _SIGNED = re.compile(r".+(?:[A-Z]|\d|[+#._/-]\w).*|\d\w*[A-Za-z]\w*")
 OVER = 0.5
 """Share of the older one's words in what is so no longer."""
 _PRODUCT = re.compile(r"\b([A-Z][\w+#-]*)\s+v?(\d[\d.]*)\b")
+_BEFORE_ACT = re.compile(r"no longer|ya no|stopped|stop", re.I)
 _ENDED_BY = 3
 """Words before the verb that tell what ended."""
 
@@ -75,8 +76,10 @@ def ends_name(older: Claim, newer: Claim) -> str:
     for clause in _CLAUSES.split(newer.text):
         for found in GONE.finditer(_UNQUOTED.sub("", clause)):
             over |= _stems(" ".join(found[1].split()[-_ENDED_BY:]))
-        if CEASED.search(clause) and not TROUBLE.search(clause):
-            over |= {stem for name in names_of(clause) for stem in _stems(name)}
+        named = {stem for name in names_of(clause) for stem in _stems(name)}
+        is_its = len(_stems(clause) & older.stems) >= NAMED_BY or any(any(map(str.isdigit, each)) for each in named)
+        if is_its and _ceases(clause, older):
+            over |= named
     is_known = len(older.stems & newer.stems) >= NAMED_BY
     ended = sorted(name for name in names & over if is_known or any(map(str.isdigit, name)))
     return f"no longer {ended[0]}" if ended else ""
@@ -123,7 +126,7 @@ def _ceased(older: Claim, newer: Claim) -> str:
     for clause in _CLAUSES.split(newer.text) if names and CEASED.search(newer.text) else ():
         shared = _stems(clause) & older.stems
         kept = [name for name in names if _stems(name) and _stems(name) <= shared]
-        if CEASED.search(clause) and kept and len(shared) >= NAMED_BY:
+        if _ceases(clause, older) and kept and len(shared) >= NAMED_BY:
             return f"no longer {min(kept)}"
     return ""
 
@@ -134,7 +137,7 @@ def _over(older: Claim, newer: Claim) -> str:
     for clause in _CLAUSES.split(newer.text) if NO_MORE.search(newer.text) and not older.is_negative else ():
         shared = _stems(clause) & said
         is_most = len(shared) >= max(NAMED_BY, OVER * len(said)) and not shared <= lead
-        if NO_MORE.search(clause) and is_most:
+        if NO_MORE.search(clause) and is_most and _ceases(clause, older):
             return DENIES
     return ""
 
@@ -144,6 +147,15 @@ def _versions(older: Claim, newer: Claim) -> str:
     before, after = (dict(_PRODUCT.findall(_UNQUOTED.sub("", claim.text))) for claim in (older, newer))
     differ = [name for name in before if name in after and before[name] != after[name]]
     return f"{differ[0]} {before[differ[0]]} and {after[differ[0]]}" if len(differ) >= NAMED_BY else ""
+
+
+def _ceases(clause: str, older: Claim) -> bool:
+    """Return whether a clause says that what the older sentence says is so no more, and no other act or trouble."""
+    found = CEASED.search(clause)
+    if found is None or TROUBLE.search(clause) or _IF.search(clause, found.end()):
+        return False
+    act = next(iter(_WORD.findall(clause[found.end() :])), "") if _BEFORE_ACT.fullmatch(found[0]) else ""
+    return _NAME.fullmatch(act) is not None or older.stems.issuperset(_stems(act))
 
 
 def _denied_number(older: Claim, newer: Claim) -> str:

@@ -31,7 +31,8 @@ TRIVIAL = frozenset(
     """.split()
 )
 """Programs that everyone runs: a sequence of these alone is no procedure."""
-SAME_FIX = 2
+_QUOTED_NAME = re.compile(r"['\"`]([\w.@/:-]+)['\"`]")
+SAME_FIX = 3
 """Words that tell that two fixes are the same."""
 OWN_STEPS = 2
 """Different steps of other programs that a procedure has."""
@@ -51,9 +52,10 @@ class RepeatedErrors:
 
     def find(self, memory: Memory, fresh: Sequence[Observation]) -> Iterator[Proposal]:
         """Yield a lesson for each error that has come again."""
-        for of in {(each.project, each.key): each for each in fresh if each.key}.values():
-            found = memory.same(of)
-            found += [each for each in memory.errors(of.project) if each.key != of.key and is_again(of, each)]
+        keyed = {(each.project, each.key): each for each in fresh if each.key}.values()
+        first = {min(_again(memory, of), key=lambda each: each.number, default=of) for of in keyed}
+        for of in sorted({(each.project, each.key): each for each in first}.values(), key=lambda each: each.number):
+            found = _again(memory, of)
             fixed = [each for each in found if each.answer]
             if len(sessions_in(found)) < 2 or not fixed:
                 continue
@@ -75,15 +77,25 @@ class RepeatedErrors:
             )
 
 
+def _again(memory: Memory, of: Observation) -> list[Observation]:
+    """Return the observations of an error, in all its lines."""
+    others = [each for each in memory.errors(of.project) if each.key != of.key and is_again(of, each)]
+    return [*memory.same(of), *others]
+
+
 def is_again(of: Observation, other: Observation) -> bool:
     """Return whether two errors, whose lines differ, are the same: one line says more, or most of their words are the
     same and so is what fixed them.
     """
-    if is_same_error(of.key, other.key):
-        return True
+    is_same = is_same_error(of.key, other.key)
+    if not is_same and not is_like_error(of.key, other.key):
+        return False
+    quoted_names = [set(_QUOTED_NAME.findall(each.quote)) for each in (of, other)]
+    if all(quoted_names) and quoted_names[0].isdisjoint(quoted_names[1]):
+        return False  # one lacks this module, the other that
     fixes = [claim_of(each.answer).stems for each in (of, other)]
     is_known = any(RECALLS.search(each.answer) for each in (of, other))
-    return is_like_error(of.key, other.key) and (is_known or len(fixes[0] & fixes[1]) >= SAME_FIX)
+    return is_same or is_known or len(fixes[0] & fixes[1]) >= SAME_FIX
 
 
 class RepeatedSteps:

@@ -96,7 +96,8 @@ _LETTER = re.compile(r"[B-HJ-Z]|AT|BE|DE|ES|IT")
 _EXCLUSIVE = frozenset().union(*_VALUES)
 _PREPOSITIONS = frozenset(
     """in on for at to of with by when from as into until before after because and but the a an any im am den dem der
-    die das en el la los las un una dans le les""".split()
+    die das en el la los las un una dans le les con por sobre desde mit auf bei von über avec sur chez par via over
+    under""".split()
 )
 
 
@@ -145,7 +146,11 @@ def claim_of(text: str) -> Claim:
         behind = list(dropwhile(skipped.__contains__, _words_of(found[2])))
         if behind[1:2] == ["as"]:  # `no longer stored as floats` turns down floats
             behind = behind[2:]
-        rejected.update(_turned_down(takewhile(lambda word: word not in _PREPOSITIONS, behind)))
+        phrase = list(takewhile(lambda word: word not in _PREPOSITIONS, behind))
+        if _NO.fullmatch(found[1]):  # `no lock file needed` turns down the file
+            named = list(takewhile(lambda word: not _PARTICIPLE.fullmatch(word), phrase))
+            phrase = [word for word in named if stems_of([word])][-1:] or named
+        rejected.update(_turned_down(phrase))
     for found in ENDED.finditer(_QUOTES.sub("", main)):
         rejected.update(_turned_down(_words_of(found[1])[-1:]))
     return Claim(
@@ -344,6 +349,7 @@ def _amount_conflict(older: Claim, newer: Claim) -> str:
         )
         differ = [what for what in before if what in after and before[what].value != after[what].value]
         is_corrected = CORRECTED.search(newer.text) is not None and not older.stems - newer.stems
+        is_corrected = is_corrected and not narrows(older, newer)
         if names[0] == names[1] and differ and (older.stems == clause.stems or is_corrected):
             return f"{before[differ[0]].text} and {after[differ[0]].text}"
     return ""
@@ -353,11 +359,19 @@ def _update(older: Claim, newer: Claim) -> str:
     """Return the numbers of what both sentences begin with, if the newer one says that they are others since a time."""
     lead, begins = lead_of(older), list(newer.said)
     is_same = len(lead) >= MIN_SAME and set(lead) <= set(begins[: len(lead) + 1])
-    if not is_same or MOVES.search(newer.text) is None or differ_in_value(older, newer):
+    if not is_same or narrows(older, newer) or MOVES.search(newer.text) is None or differ_in_value(older, newer):
         return ""
     before, after = ({each.value: each.text for each in claim.amounts} for claim in (older, newer))
     gone, new = ([each for each in one if each not in other] for one, other in ((before, after), (after, before)))
     return f"{before[gone[0]]} and {after[new[0]]}" if gone and new else ""
+
+
+def narrows(older: Claim, newer: Claim) -> bool:
+    """Return whether a newer sentence is about a part, such as the tokens of partners: it names what the older one
+    does not.
+    """
+    told = re.split(r"\d", newer.text, maxsplit=1)[0]
+    return any(not older.stems.issuperset(stems_of([found.lower()])) for found in _NARROWS.findall(told))
 
 
 def lead_of(claim: Claim) -> list[str]:
@@ -407,6 +421,11 @@ _NUMERALS = {
 _ATTACHED = re.compile(r"(\d+(?:\.\d+)?)([a-z]*)")
 _COPULAS = frozenset({"is", "are", "ist", "sind", "es", "est"})
 _ARTICLES = frozenset("the a an any der die das dem den ein eine el la los las un una le les".split())
+_NO = re.compile(r"no|keine?[nrs]?", re.IGNORECASE)
+_PARTICIPLE = re.compile(r"\w{3,}ed|left|any|mehr|more|bitte|please|gibt|besteht")
+_NARROWS = re.compile(
+    r"\b(?:of|for|von|für|para|pour)\s+(?:the |all |our |die |das |den |los |las |les )?(\w+)", re.IGNORECASE
+)
 _QUOTES = re.compile(r"[\"`“”„*]")
 _REMOVES = re.compile(r"(?:drop|replac|remov|retire).*", re.IGNORECASE)
 """Words that turn down their object; what follows a preposition is none."""

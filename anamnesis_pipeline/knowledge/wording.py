@@ -359,7 +359,7 @@ DENIED_NUMBER = re.compile(
 )
 """A number that is turned down."""
 CEASED = re.compile(
-    r"\b(?:no longer|not any ?more|any ?more|stopped|stop|gave up|nichts? mehr|niemand mehr|kein\w* \w+ mehr"
+    r"\b(?:no longer|not any ?more|any ?more|stopped|stop|gave up|nichts? mehr|niemand mehr"
     r"|ya no|nada más|dejamos de|plus rien|n(?:e |['’])\w+ plus)\b",
     _I,
 )

@@ -464,6 +464,46 @@ def test_promotion_of_note_that_holds_no_longer_expires(home: Home) -> None:
     assert proposals_of(home).accept(promotion.proposal_id, "Ada").state is State.EXPIRED
 
 
+def show_error(home: Home, session: str, at: int, line: str, fix: str) -> None:
+    """A session in which a person shows an error, and Claude tells what fixed it."""
+    lines = [record("user", f"the hook is red\n\n{line}", at, session), record("assistant", fix, at + 1, session)]
+    home.write(lines, f"-code-shop/{session}.jsonl")
+    home.ingest()
+
+
+@pytest.mark.parametrize(
+    ("line", "fix", "expected"),
+    [
+        (
+            "ERROR hook refund rejected: no valid seal",
+            "Same as in May: the raw body has to reach the check.",
+            ["lesson"],
+        ),
+        ("ERROR hook refund rejected: no valid seal", "The clock of the machine was the cause.", []),
+        ("ERROR the disk of the archive is full", "Same as in May: the raw body has to reach the check.", []),
+    ],
+)
+def test_error_in_another_place_is_a_lesson(home: Home, line: str, fix: str, expected: list[str]) -> None:
+    first = "ERROR hook invoice rejected: no valid seal"
+    show_error(home, SESSION, 1, first, "The cause was the decoder, which ate the raw body.")
+    show_error(home, OTHER, 10_000, line, fix)
+    assert kinds(dreamt(home)) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("remove the javadoc, no javadoc in this repo", ["contradiction"]),
+        ("remove the javadoc of the old parser", []),
+        ("no javadoc for tests please", []),
+    ],
+)
+def test_person_takes_back_what_a_person_asked_for(home: Home, said: str, expected: list[str]) -> None:
+    say(home, SESSION, 1, "also: javadoc on every public method in this repo please")
+    say(home, OTHER, 10_000, said)
+    assert kinds(dreamt(home)) == expected
+
+
 def test_wish_worded_otherwise_in_second_session_is_proposed(home: Home) -> None:
     say(home, SESSION, 1, "and dates on the page please with the month in words, not 03/05")
     say(home, OTHER, 10_000, "The list shows 12/11. Dates with the month in words please, like I said")
