@@ -47,8 +47,8 @@ _ASKED = (Signal.PREFERENCE, Signal.CORRECTION, Signal.REQUEST)
 _CLAUSES = re.compile(r"[,;:.]\s+")
 NAMED = 0.15
 """Least share of the shorter statement's words, and least cosine, where a name that the older one has is no more."""
-ASKED_BACK = 0.15
-"""Least share, where a person turns down what a person asked for, or asks for what was turned down."""
+ASKED_BACK, WANTED_AGAIN = 0.15, 0.25
+"""Least share, where a person turns down what a person asked for, and where one asks for what was turned down."""
 
 
 class SupersededNotes:
@@ -181,7 +181,7 @@ def _taken_back(older: Observation, newer: Observation, near: Near) -> str:
     if why.startswith("turns down") and is_general and not is_work:
         return why
     is_order = newer.signal is Signal.REQUEST and ORDERS.match(newer.quote) is not None
-    return why if why.startswith(TAKES_UP) and near.shared >= TAKEN_UP and not is_order else ""
+    return why if why.startswith(TAKES_UP) and near.shared >= WANTED_AGAIN and not is_order else ""
 
 
 def _conflict(older: Observation, newer: Observation, near: Near) -> str:

@@ -370,7 +370,7 @@ def narrows(older: Claim, newer: Claim) -> bool:
     """Return whether a newer sentence is about a part, such as the tokens of partners: it names what the older one
     does not.
     """
-    told = re.split(r"\d", newer.text, maxsplit=1)[0]
+    told = re.split(r"\d|[,;]", newer.text, maxsplit=1)[0]
     return any(not older.stems.issuperset(stems_of([found.lower()])) for found in _NARROWS.findall(told))
 
 
