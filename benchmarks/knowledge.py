@@ -7,9 +7,9 @@ their dates moved so that they end now. It is ingested and embedded with MiniLM,
 on a copy, and its open proposals are compared with the expected ones. A proposal is right if it shares a piece of
 evidence with an expected one of its kind and project, one piece containing the other. An expected one of several kinds
 counts under its first; a proposal that only an optional one matches is left out. `--home` keeps what was ingested, and
-takes it from there the next time. Rules were made with a look at `dev` and `test`, and `final` has been looked at
-since; `held` is held out: no detector was written or changed with a look at it, nor had its writer seen one. `proof`
-is a second one, by another writer who had seen neither a detector nor `held`.
+takes it from there the next time. Rules were made with a look at `dev` and `test`, and `final` and `held` have
+been looked at since; their writers had seen no detector. `proof` is held out: no detector was written or changed with a
+look at it, and its writer had seen neither a detector nor `held`.
 """
 
 import argparse
