@@ -113,7 +113,7 @@ class Amount:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A sentence, ready to be compared. `stems` tell its subject; `values` are words that exclude each other, such as
-    days. `rejected`: stems and values of what it turns down. `places`: preposition -> stem. `said`: stem -> its word.
+    days. `rejected`: stems and values of what it turns down. `places`: preposition -> stem.
     """
 
     text: str
@@ -125,7 +125,11 @@ class Claim:
     rejected: frozenset[str]
     is_negative: bool
     places: Mapping[str, str]
-    said: Mapping[str, str]
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """Stem -> its word, in the order of the text."""
+        return _said(self.text)
 
     @property
     def numbers(self) -> frozenset[str]:
@@ -162,7 +166,6 @@ def claim_of(text: str) -> Claim:
         frozenset(rejected),
         len(NEGATIONS.findall(main)) % 2 == 1,
         _places(words),
-        _said(text),
     )
 
 
