@@ -149,14 +149,19 @@ def _returned(session: _Session, result: Utterance, place: int) -> None:
 
 
 def _ended(session: _Session, done: Sequence[Mention], script: str, place: int) -> Iterator[Mention]:
-    """Yield what was done between an error and the success of what had failed, for each error that has ended now."""
+    """Yield what was done between an error and the success of what had failed, for each error that has ended now. The
+    same command given otherwise is itself the end, unless it runs tests: these may be others.
+    """
     names = {each.name for each in done if each.kind is EntityKind.COMMAND}
     acts = [each for each in done if each.kind is EntityKind.FILE]
     acts += [each for each in done if each.kind is EntityKind.COMMAND and commands.matters(script)]
     left = []
     for error in session.errors:
-        if error.done and ((script and script == error.script) or names & error.names):
-            for each in list({act.entity: act for act in error.done}.values())[-MAX_FIXES:]:
+        is_same = bool(script) and script == error.script
+        given = [each for each in acts if each.name in error.names]
+        own = given if given and not is_same and not commands.command_of_tests(script) else []
+        if own or (error.done and (is_same or names & error.names)):
+            for each in list({act.entity: act for act in [*error.done, *own]}.values())[-MAX_FIXES:]:
                 yield replace(each, relation=Relation.FIXED, other=error.mention.name, place=place)
         elif place - error.since <= FIX_WITHIN:
             error.done += acts

@@ -100,6 +100,15 @@ def test_what_was_done_before_the_success_ended_the_error() -> None:
     assert len({each.other for each in fixes}) == 1
 
 
+def test_command_given_otherwise_is_itself_the_end() -> None:
+    refused = "!fatal: The current branch pay has no upstream branch."
+    turns = ((bash("git push"), refused), (bash("git push --set-upstream origin pay"), "done"))
+    assert ("command", "fixed", "git push") in found(*turns)
+    failing = "!ERROR tests/a.py - ModuleNotFoundError: No module named 'shop_pay'"
+    tests = ((bash("pytest tests/a.py"), failing), (bash("pytest tests/b.py"), "1 passed"))
+    assert not [each for each in found(*tests) if each[1] == "fixed"]
+
+
 def test_error_that_never_ended_has_no_fix() -> None:
     turns = ((bash("alembic upgrade head"), f"!{REFUSED}"), (edit(f"{FOLDER}/db.env"), "done"))
     assert not [each for each in found(*turns) if each[1] == "fixed"]
