@@ -101,7 +101,7 @@ _NUMBERS = frozenset(
     """size mtime_ns head_bytes offset generation lines parsed_lines version first_mtime_ns first_line
     archive_offset archive_bytes revision line ordinal last_line since_ns skew_ns noted attempts
     calls input_tokens output_tokens dollars number next_at found process episodes feedback
-    passage_id confidence""".split()
+    passage_id confidence place""".split()
 )
 _FLAGS = frozenset("gone closed present skip void settled undone".split())
 _BYTES = frozenset({"segments", "kept"})
