@@ -287,12 +287,12 @@ def _pasted(session: _Session, said: Utterance, place: int) -> None:
 
 
 def _answered(session: _Session, said: Utterance) -> None:
-    """Take what Claude told last for the fix of an error, unless a person says that it is none."""
+    """Take what was done, or else what Claude told last, for the fix of an error, unless a person says it is none."""
     for error in list(session.errors):
-        if error.told is not None and not (UNSOLVED.search(said.text) or CORRECTS.search(said.text)):
-            _settle(session, error, *error.told)
-        elif error.is_gone:
+        if error.is_gone:
             _end(session, error)
+        elif error.told is not None and not (UNSOLVED.search(said.text) or CORRECTS.search(said.text)):
+            _settle(session, error, *error.told)
         else:
             error.acted = error.told = None
 
@@ -365,11 +365,11 @@ def _settle(session: _Session, error: _Error, fixed: Utterance, answer: str) -> 
 
 
 def _end(session: _Session, error: _Error) -> None:
-    """Take what Claude told, or what was done before the command worked again, for the fix."""
-    if error.told is not None:
-        _settle(session, error, *error.told)
-    elif error.is_gone and error.acted is not None:
+    """Take what was done before the command worked again, or else what Claude told, for the fix."""
+    if error.is_gone and error.acted is not None:
         _settle(session, error, error.acted, _act_in(error.acted.text))
+    elif error.told is not None:
+        _settle(session, error, *error.told)
     else:
         session.errors.remove(error)
         session.found.append(error.observation)

@@ -210,7 +210,7 @@ MADE: dict[str, dict[str, int]] = {
     "graves": {"tombstones": 2, "tombstone_keys": 2},
     "sections": {"buried_sections": 1},
     "questions": {"query_log": 1},
-    "episodes": {"episodes": 1, "passages": 2, "events": 1, "unobserved": 1},
+    "episodes": {"episodes": 1, "passages": 2, "events": 1, "unobserved": 1, "unlinked": 1},
     "calls": {"llm_calls": 1},
     "replies": {"llm_replies": 1},
 }
