@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import Response
 
 from anamnesis_pipeline.services.asking import DEFAULT_ITEMS, MAX_ITEMS, Asked, Asking, BlameOut, FixOut, HowOut
-from anamnesis_pipeline.services.fields import Name, QueryText
+from anamnesis_pipeline.services.fields import WORDED_PATTERN, Name, QueryText
 from anamnesis_pipeline.sidecar.documentation import PROBLEMS
 from anamnesis_pipeline.sidecar.problems import json_reply
 from anamnesis_pipeline.sidecar.routes.episodes import NO_NAMES
@@ -15,6 +16,7 @@ from anamnesis_pipeline.sidecar.services import Services, Uses
 
 router = APIRouter(tags=["things"], responses=PROBLEMS)
 
+ThingName = Annotated[str, Field(max_length=1_000, pattern=WORDED_PATTERN)]
 OnlyProject = Annotated[Name | None, Query(description="Project, also without its owner; default: all")]
 AtMost = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="Max items")]
 
@@ -23,7 +25,7 @@ AtMost = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="Max items")]
 def get_blame(
     *,
     services: Uses,
-    path: Annotated[QueryText, Query(description="A path, the end of one, or the name of a function or class")],
+    path: Annotated[ThingName, Query(description="A path, the end of one, or the name of a function or class")],
     project: OnlyProject = None,
     limit: AtMost = DEFAULT_ITEMS,
     include_private: IncludePrivate = NO_NAMES,
