@@ -5,7 +5,7 @@
 The histories of data/asking become logs of one memory, each project with its clones and worktrees, without an LLM and
 without vectors. A question is right if the first answer's session is an expected one, and where none is expected, if
 there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece; an
-unrelated one if nothing is told. Rules were made with a look at `dev`; `held` is held out.
+unrelated one if nothing is said. Rules were made with a look at `dev`; `held` is held out.
 """
 
 import argparse
@@ -141,7 +141,7 @@ def comparable(text: str) -> str:
 
 
 def judge_actions(store: Store, rows: list[dict[str, Any]], *, show: bool) -> None:
-    """Print how many mistakes are told of, and how many unrelated actions are not, and the times."""
+    """Print for how many mistakes and unrelated actions something is said, and the times."""
     teller = BeforeAction(store, NOTHING_PRIVATE, open_pieces(), MACHINE)
     told, silent, times = list[bool](), list[bool](), list[float]()
     for row in rows:

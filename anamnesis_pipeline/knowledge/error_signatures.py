@@ -35,7 +35,7 @@ _OF_PROGRAM = re.compile(
     r"\bassertion\b.*\bfail.*\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift)\b|\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift):.*\bassertion\b.*\bfail",
     re.IGNORECASE,
 )
-"""A program that stops by an assertion of its own, with the place in its source."""
+"""A program that stops by one of its assertions, with the place in its source."""
 _CLASSED = re.compile(r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b")
 _MARKED = re.compile(r"\b(?:error|fatal|ERR!|FATAL|ERROR)\b\s?[:!\[ ]")
 _OF_TOOL = re.compile(

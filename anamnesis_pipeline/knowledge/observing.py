@@ -279,7 +279,7 @@ def _called(session: _Session, call: Utterance) -> None:
 
 
 def _pasted(session: _Session, said: Utterance, place: int) -> None:
-    """Take an error that a person shows: output stands in lines of its own."""
+    """Take an error that a person shows: output stands in separate lines."""
     head, _, shown = said.text.partition("\n")
     line = error_line(shown) or (error_line(head) if is_error_of_program(head) else "")
     if line and len(line) <= MAX_QUOTE_CHARS and line in said.text:

@@ -259,7 +259,7 @@ UNSOLVED = re.compile(
     r"|pas encore|encore (?:là|pareil))\b",
     _I,
 )
-"""What was wrong is wrong after all, or nobody knows why."""
+"""What was wrong is wrong after all, or its cause is unknown."""
 RECALLS = re.compile(
     r"\b(?:same (?:\w+ )?(?:as|again|thing|story|fix|cause|cure|pattern|problem|error|mistake)|(?:as|like) (?:in"
     r" (?:january|february|march|april|may|june|july|august|september|october|november|december)|last (?:time|week"
@@ -268,7 +268,7 @@ RECALLS = re.compile(
     r"|comme (?:en|la dernière fois|avant)|(?:la|le) même|encore)\b",
     _I,
 )
-"""Somebody knows it from before."""
+"""A person knows it from before."""
 NEGATIONS = re.compile(
     r"\b(?:never|no longer|not any ?more|without|stop(?:ped)?|avoid|cannot|forbid(?:den)?|drop(?:ped)?|(?:do|does"
     r"|did|is"

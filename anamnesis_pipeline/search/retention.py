@@ -54,7 +54,7 @@ _HAPPENED = re.compile(
     r"|(?:a|ai|ont|avons) (?:planté|perdu|oublié|gagné)|(?:est|suis) tombée?)(?!\w)",
     re.IGNORECASE,
 )
-"""What befell somebody once."""
+"""What befell a person once."""
 _HOLDS = re.compile(
     r"\b(?:is|are|has|have|now|since|ist|sind|hat|jetzt|seit|es|son|está|tiene|ahora|desde|est|sont|maintenant|depuis)\b",
     re.IGNORECASE,
@@ -141,7 +141,7 @@ def value_of(episode: Episode | EpisodeHead) -> float:
 
 def worth_of(text: str, *, tagged: bool = False) -> float:
     """Return what a fact or plain note is worth by its words, in [0, 1]: names, identifiers, numbers and rules are what
-    may be needed later; what was so on one day is not, nor what happened once, or is told for fun, without a tag.
+    may be needed later; what was so on one day is not, nor what happened once, nor a joke, without a tag.
     """
     if _OF_ONE_DAY.search(text):
         return 0.0

@@ -1,4 +1,4 @@
-"""What a session is told before it edits a file or runs a command: what was decided about just that, or how the command
+"""What a session hears before it edits a file or runs a command: what was decided about just that, or how the command
 failed last and what ended it. Nothing else, and each once a session.
 """
 

@@ -255,7 +255,7 @@ def merge(store: Store, where: Where, entity: Entity, into: Entity, at: datetime
 
 
 def set_kind(store: Store, where: Where, entity: Entity, kind: EntityKind, at: datetime) -> Entity:
-    """Let a thing be of another kind; of its former one, that decision is taken back. Return the thing as it is now.
+    """Let a thing be of another kind; of its former one, that decision is taken back. Return the present thing.
 
     :raises EntityNotFound, EntityConflict: see `_project_of` and `EntityRecords.name`.
     """
@@ -287,7 +287,7 @@ def remove_alias(store: Store, where: Where, alias: Entity) -> str:
 
 
 def _project_of(store: Store, where: Where, entity: Entity) -> tuple[str, Entity]:
-    """Return the one project that has a thing, and the thing as it is spelled there.
+    """Return the one project that has a thing, and the thing in its spelling there.
 
     :raises EntityNotFound: none has it, or it may not be shown.
     :raises EntityConflict: several have it.

@@ -41,7 +41,7 @@ class EntityOut(TypedDict):
 
 
 class EntitiesOut(TypedDict):
-    """Things, those with the most mentions first. `kinds`: kind -> how many pass the search, whatever kind is listed.
+    """Things, those with the most mentions first. `kinds`: kind -> how many pass the search, listed or not.
     `is_close`: none has the words, so things with similar names are listed.
     """
 

@@ -190,7 +190,7 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
     if of_program:
         named = [each for each in of_program if each.names.intersection(names)]
         words = [word for word in asked.split() if word.lower() not in STOP_WORDS]
-        if not named:  # the program runs with other words before what it is told
+        if not named:  # the program runs with other words before its arguments
             rest = [word for word in words if not word.startswith("-") and word not in _LAUNCHERS | {*names.values()}]
             named = [each for each in of_program if rest and all(word in each.script for word in rest)]
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]

@@ -101,7 +101,7 @@ class Names:
         return sorted(self._canonical.values(), key=lambda each: (each.project, each.entity.kind, each.entity.name))
 
     def of(self, project: str, entity: Entity) -> Entity:
-        """Return the thing that a name leads to, its own if nobody decided on it.
+        """Return the thing that a name leads to, its own if no person decided on it.
 
         Names of projects that were merged can lead in a circle: all of these are the first of it by kind and name.
         """

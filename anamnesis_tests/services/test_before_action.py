@@ -1,4 +1,4 @@
-"""Before an edit or a command a session is told what is known of just that, once; else nothing."""
+"""Before an edit or a command a session hears what is known of just that, once; else nothing."""
 
 from collections.abc import Iterator
 from dataclasses import replace

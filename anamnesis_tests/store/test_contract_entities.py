@@ -1,4 +1,4 @@
-"""Contract: mentions are found anew where something changed, and go with their episode."""
+"""Contract: mentions are found again where something changed, and go with their episode."""
 
 from dataclasses import replace
 

@@ -128,7 +128,7 @@ class ActionIn(BaseModel):
     after: Annotated[Changed, Field(description="Text that the edit writes")] = ""
     cwd: Annotated[Folder | None, Field(description="Working directory of the session, which names the project")] = None
     machine: Annotated[Name | None, Field(description="Machine of `cwd`; default: the setting `machine`")] = None
-    session_id: Annotated[Name | None, Field(description="Id of the session; it is told nothing twice")] = None
+    session_id: Annotated[Name | None, Field(description="Id of the session; it hears nothing twice")] = None
     max_tokens: Annotated[int, Field(ge=0, le=ACTION_TOKENS, description="Max tokens of `text`; 0: nothing"), WHOLE] = (
         ACTION_TOKENS
     )

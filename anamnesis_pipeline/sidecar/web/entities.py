@@ -63,7 +63,7 @@ class _Asked(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A thing as it is drawn. `label` is empty where there is no room for it."""
+    """A thing in the drawing. `label` is empty where there is no room for it."""
 
     kind: str
     name: str
@@ -75,7 +75,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A relation as it is drawn."""
+    """A relation in the drawing."""
 
     x1: int
     y1: int

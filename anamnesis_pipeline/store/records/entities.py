@@ -231,7 +231,7 @@ class EntityRecords:
             return read_names(tables)
 
     def name(self, given: EntityName) -> None:
-        """Let a name of a project lead to another thing, whatever it led to before.
+        """Let a name of a project lead to another thing than before.
 
         :raises EntityConflict: that thing leads to it, or there are MAX_NAMES names.
         """
