@@ -58,8 +58,8 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Things:
-    """A list of things, those with the most mentions first. `kinds`: how many of each kind pass the search, whatever
-    kind is listed. `is_close`: nothing has the words, so similar names are listed.
+    """A list of things, those with the most mentions first. `kinds`: how many of each kind pass the search,
+    listed or not. `is_close`: nothing has the words, so similar names are listed.
     """
 
     items: tuple[Listed, ...]
