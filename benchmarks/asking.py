@@ -157,7 +157,8 @@ def judge_actions(store: Store, rows: list[dict[str, Any]], *, show: bool) -> No
         block = teller.tell(asked, datetime.now(UTC))
         times.append((time.perf_counter() - started) * 1000)
         said = comparable(block.text)
-        is_right = comparable(row["told"]) in said if row["told"] else not said
+        pieces = [comparable(each) for each in (row["told"], *row["also"]) if each]
+        is_right = any(each in said for each in pieces) if row["told"] else not said
         (told if row["told"] else silent).append(is_right)
         if show and not is_right:
             print(f"  {row['project']} {row['tool']} {json.dumps(given, ensure_ascii=False)[:200]}")

@@ -25,6 +25,8 @@ _IMPORT = re.compile(
     [\s("'<]*(?P<what>[^\n;]+)""",
     re.MULTILINE | re.VERBOSE,
 )
+_IMAGE = re.compile(r"^\s*(?:FROM|image:)\s+(\S+)", re.MULTILINE)
+_OF_TEST = re.compile(r"^tests?_|[._-](?:tests?|spec)\.|Tests?\.\w+$")
 _GROUPED = re.compile(r"import\s*\((.*?)\)", re.DOTALL)
 _EVERYWHERE = frozenset(
     """
@@ -44,7 +46,8 @@ _COMMON = frozenset(
 """Programs that most statements about a project's commands name; further words must tell which is meant."""
 _RULES = re.compile(
     r"""\b(?: never | always | must(?:\ not)? | don['’]?t | do\ not | no\ longer | no | not | only | stay(?:s|\ with)?
-        | drop | decided | instead | is\ out | revert | rather | every | kein\w* | nie(?:mals)? | immer | nur | nicht
+        | drop | decided | instead | is\ out | revert | rather | every | cannot | can['’]t | frozen | by\ hand | for\ good
+        | kein\w* | nie(?:mals)? | immer | nur | nicht
         | bleib\w* | nein | non
         | jede[snrm]? | raus | jamais | toujours | pas | seulement | plus\ de | reste | nunca | siempre | s[oó]lo
         | volvemos | nada\ de | ya\ no )\b""",
@@ -81,11 +84,13 @@ def terms_of_edit(name: str, before: str, after: str) -> Terms:
     own = leaf.partition(".")[0] or leaf
     names = {own.lower()} if _DISTINCT.search(own) else set()
     path = name.lower()
-    place, stem = stems(" ".join(pieces[-3:])), stems(own)
+    place, stem = stems(" ".join(pieces[-3:])), frozenset() if _OF_TEST.search(leaf) else stems(own)
     if format_of(leaf) in TEXTS:
         return Terms(path, frozenset(names), place=place, stem=stem)
     one, other = _names_in(before[:MAX_TEXT_CHARS]), _names_in(after[:MAX_TEXT_CHARS])
     changed = one ^ other
+    if before and not stems(" ".join(changed)):  # only values differ: those of the names beside them
+        changed = _names_in("\n".join({*before.splitlines()} ^ {*after.splitlines()})[:MAX_TEXT_CHARS])
     names |= {each.lower() for each in (changed if before else ()) if _DISTINCT.search(each)}
     brought = _brought(before) ^ _brought(after)
     if after.startswith("#!") and "sh" in after.partition("\n")[0]:
@@ -127,6 +132,8 @@ def is_about(quote: str, terms: Terms, *, was_there: bool) -> bool:
     """
     named = {each.lower().removesuffix("()") for each in _NAME.findall(quote)}
     if terms.path and any("." in each and _is_file(terms.path, each) for each in named):
+        return True
+    if any("/" in each.strip("/") and f"/{each.strip('/')}/" in f"/{terms.path}" for each in named):
         return True
     leaves = {each.rpartition("/")[2] for each in named}
     if leaves & terms.names or {*leaves, *_words(quote)} & terms.brought:
@@ -170,6 +177,7 @@ def _brought(text: str) -> frozenset[str]:
     lines = [found["what"] for found in _IMPORT.finditer(text)]
     lines += [line for group in _GROUPED.findall(text) for line in group.splitlines()]
     pieces = {piece for line in lines for piece in re.split(r"[^\w-]+", line)}
+    pieces |= {piece for image in _IMAGE.findall(text) for piece in re.split(r"[^a-z]+", image)}
     return frozenset(each.lower() for each in pieces if len(each) > MIN_WORD and each.lower() not in _EVERYWHERE)
 
 

@@ -39,13 +39,16 @@ _DEFINES = re.compile(
     r"""^(?:(?:old_string|new_string|content|new_source):[ ])?[ \t]*
     (?:(?:export|default|public|private|protected|static|abstract|final|pub(?:\(\w+\))?|async|override|unsafe)\s+)*
     (?:
-        (?: def | class | function\*? | fn | interface | struct | enum | trait | protocol
-          | type(?=\s+\w+\s*(?:[=<]|struct|interface)) | func(?:\s*\([^)\n]*\))? )\s+(?P<name>[A-Za-z_]\w{2,})
+        (?: def(?:p|macro|module)? | class | function\*? | fn | fun | interface | struct | enum | trait | protocol | module
+          | record | object | type(?=\s+\w+\s*(?:[=<]|struct|interface)) | func(?:\s*\([^)\n]*\))? )
+        \s+(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w{2,})
       | (?:const|let|var)\s+(?P<bound>[A-Za-z_]\w{2,})\s*=\s*(?:async\s*)?
         (?: function\b | \([^)\n]*\)\s*(?::[^=\n]+)?=> )
     )""",
     re.MULTILINE | re.VERBOSE,
 )
+_RENAMES = re.compile(r"\bs([/|#,])(?:\\b|\\<)?([A-Za-z_]\w{2,})(?:\\b|\\>)?\1([A-Za-z_]\w{2,})\1")
+"""A name in place of another, as `sed` writes it."""
 _INSTALLS = re.compile(
     r"^(?:(?:pip3?|uv pip|pipx|uv|poetry|pdm|npm|pnpm|yarn|bun|cargo|gem|brew|apt|apt-get|go|composer|conda)\b.*?)"
     r"\b(?:install|add|get|require|i)\b"
@@ -178,7 +181,11 @@ def _edited(session: _Session, call: Utterance, place: int) -> Iterator[Mention]
         for symbol in list(defined)[:MAX_SYMBOLS]:
             yield _mention(EntityKind.SYMBOL, symbol, Relation.EDITED, call, place, other=name)
         return
-    for program, rest, words in commands.commands_of(commands.script_of(call.text)):
+    script = commands.script_of(call.text)
+    for _, old, new in _RENAMES.findall(script) if "sed " in script or "perl " in script else ():
+        for symbol in (old, new):
+            yield _mention(EntityKind.SYMBOL, symbol, Relation.EDITED, call, place)
+    for program, rest, words in commands.commands_of(script):
         files = list(output_files(words))
         if program == "sed" and any(word.startswith("-i") or word == "--in-place" for word in rest):
             files += [word for word in rest if not word.startswith("-")][1:]
@@ -186,6 +193,15 @@ def _edited(session: _Session, call: Utterance, place: int) -> Iterator[Mention]
             files += [word for word in rest if not word.startswith("-")]
         for path in filter(path_of, files):
             yield _mention(EntityKind.FILE, file_name(path, call.folder, session.root), Relation.EDITED, call, place)
+
+
+def changes_name(call: str, name: str) -> bool:
+    """Return whether a call edits a file so that a name occurs more or less often in it."""
+    if _EDITS.match(call) is None:
+        return False
+    before, _, after = call.partition("\nnew_string: ")
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    return len(word.findall(before)) != len(word.findall(after))
 
 
 def _commands(call: Utterance, place: int) -> Iterator[Mention]:

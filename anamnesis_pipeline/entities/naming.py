@@ -14,7 +14,9 @@ MAX_NAME_CHARS = 300
 _WORKTREE = re.compile(r"^.*/(?:\.claude/worktrees|\.?(?:[\w.-]+-)?worktrees)/[^/]+(?=/|$)")
 """A folder in which tools put linked worktrees of a repository."""
 _DOES = re.compile(r"[A-Za-z][\w:.-]*")
-_RUNNERS = frozenset("python python3 node ruby bash sh perl deno bun tsx ts-node".split())
+_RUNNERS = frozenset("python python3 node ruby bash sh perl php deno bun tsx ts-node".split())
+_ENTRIES = frozenset("manage.py artisan console rails rake".split())
+"""Scripts whose next word says what they do."""
 _GROUPS = frozenset(
     "run rollout compose exec repo release pr issue image container stack config service migrate db remote stash "
     "workspace tool pip".split()
@@ -96,7 +98,9 @@ def _subcommand(program: str, rest: Sequence[str]) -> list[str]:
             if word in _MODULES:
                 return ["-m", following] if following else []
             if not word.startswith("-"):
-                return [PurePosixPath(word).name] if "." in word else []
+                name = PurePosixPath(word).name
+                told = [name] if "." in word or name in _ENTRIES else []
+                return [*told, following] if name in _ENTRIES and _DOES.fullmatch(following) else told
         return []
     told = [word for before, word in pairwise(["", *rest]) if not word.startswith("-") and not _takes_value(before)]
     if not told or program in _WITH_OPERANDS:

@@ -29,14 +29,17 @@ _TELLING = re.compile(
     r"|cannot (?:connect|open|import|read|resolve|allocate)|failed to \w+|unable to \w+|denied|deadlock|timed out)\b",
     re.IGNORECASE,
 )
-_LEADS = re.compile(r"^(?:.*\b(?:error|exception)\b.*|in \S+ line \d+)\s?:$", re.IGNORECASE)
+_LEADS = re.compile(r"^(?:.*\b(?:error|exception)\b.*|in \S+ line \d+|.*\bpanicked at \S+)\s?:$", re.IGNORECASE)
 """A line that says that the next one tells the error."""
 _OF_PROGRAM = re.compile(
     r"\bassertion\b.*\bfail.*\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift)\b|\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift):.*\bassertion\b.*\bfail",
     re.IGNORECASE,
 )
 """A program that stops by one of its assertions, with the place in its source."""
-_CLASSED = re.compile(r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b")
+_CLASSED = re.compile(
+    r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b"
+    r"|^(?:[a-z_]\w*\.)+[A-Z]\w+: \w"
+)
 _MARKED = re.compile(r"\b(?:error|fatal|ERR!|FATAL|ERROR)\b\s?[:!\[ ]")
 _OF_TOOL = re.compile(
     r"<tool_use_error>|^(?:The user doesn't want|File has not been read|File has been modified|String to replace"
@@ -101,7 +104,7 @@ def error_line(output: str) -> str:
         was_led, is_led = is_led, _LEADS.match(bare) is not None
         if is_led or _NONE.search(bare) or (_OF_TEST.search(bare) and not is_stopped):
             continue
-        if (was_led or is_stopped or _TELLING.search(bare)) and signature_of(bare):
+        if (was_led or is_stopped or _TELLING.search(bare) or _CLASSED.match(bare)) and signature_of(bare):
             its = 3 if was_led or is_stopped or _CLASSED.search(bare) else 2 if _MARKED.search(bare) else 1
             # the cause stands at the end of a traceback, and at the beginning of what a compiler says
             if its > rank or its == rank == 3:

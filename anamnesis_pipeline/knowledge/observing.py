@@ -50,7 +50,7 @@ from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 9
+RULES = 10
 """Number of these rules; raised when they change, so that everything is observed again."""
 NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import dropwhile, pairwise
 
 from anamnesis_pipeline.entities.in_actions import rules, stems
-from anamnesis_pipeline.entities.in_calls import FIX_WITHIN
+from anamnesis_pipeline.entities.in_calls import FIX_WITHIN, changes_name
 from anamnesis_pipeline.entities.naming import command_names, is_same_file
 from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
 from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, SegmentKind
@@ -49,8 +49,12 @@ MAX_PROJECTS = 200
 MAX_OUTPUTS = 10
 """Episodes in whose outputs an error is looked for that is not the telling line of any."""
 MIN_STEM_CHARS = 5
-SAME_ERROR = 0.7
-"""Least share of the words of two signatures that they have in common, for one error told in two ways."""
+SAME_ERROR, ENOUGH_COMMON = 0.7, 4
+"""Least share of the words of two signatures that they have in common, for one error told in two ways; and how many
+these must be for one to say less than the other.
+"""
+MAX_LINES = 20
+"""Lines of an output, beside its telling one, that are looked for."""
 ENOUGH_WORDS = 0.6
 """Least share of the weight of a task's words that its command, script or description has."""
 MAX_WORDS, MIN_WORDS = 8, 2
@@ -61,6 +65,7 @@ _DONE = frozenset({EntityKind.FILE, EntityKind.COMMAND})
 _DECIDED = frozenset({Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION, Signal.FACT})
 _CHOSEN = frozenset({Signal.DECISION, Signal.PREFERENCE, Signal.CORRECTION})
 _JOINS = re.compile(r"[-_]")
+_DISTINCT = re.compile(r"^\w*(?:\w_\w|[a-z0-9][A-Z])\w*$")
 _PATH = re.compile(r"[\w~@.+-]*[/\\][^\s]*|[\w@+-]+(?:\.[\w-]+)*\.\w{1,8}")
 
 
@@ -168,13 +173,14 @@ def mended(store: Store, asked: str, where: Where, most: int) -> list[Mended]:
     :param asked: an error, or an output that has one.
     :param most: maximum number.
     """
-    line = error_line(asked) or next((each.strip() for each in asked.splitlines() if each.strip()), "")
-    found = _errors(store, signature_of(line), where)
+    lines = [error_line(asked), *asked.splitlines()[:MAX_LINES]]
+    signatures = list(dict.fromkeys(filter(None, map(signature_of, lines))))
+    found = next((its for each in signatures if (its := _errors(store, each, where))), [])
     latest: dict[str, Mention] = {}
     for each in found:
         latest.setdefault(each.session_id, each)
     told = [_mended(store, each, where) for each in list(latest.values())[: most * 2]]
-    told = told or _in_outputs(store, signature_of(line), where)
+    told = told or next((its for each in signatures if (its := _in_outputs(store, each, where))), [])
     return sorted(told, key=lambda each: not (each.ended or each.told))[:most]
 
 
@@ -196,7 +202,7 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
     else:
         runs = store.entities.ran(MAX_COMMANDS, projects=where.projects)
-        scored = _suiting(asked, _invoked(_shown(store, runs, where)))
+        scored = _suiting(asked, _invoked(_shown(store, runs, where))) or _in_exchanges(store, asked, where)
     ordered = sorted(scored, key=lambda each: (each[0], each[1].succeeded, each[1].last or _NEVER), reverse=True)
     succeeded = [each for _, each in ordered if each.succeeded][:most]
     return [*succeeded, *[each for _, each in ordered if not each.succeeded][:MAX_REJECTED]]
@@ -241,11 +247,34 @@ def _named(store: Store, asked: str, where: Where) -> list[Mention]:
     if "/" in path.strip("/"):
         beginnings, of = [f"{path.strip('/')}/"], "name"
     else:
-        own = path.partition(".")[0]
-        joined = [_CAMEL.sub(join, own).replace("-", join or "-") for join in ("", "_", "-")]
+        owns = dict.fromkeys((path.partition(".")[0], _class_of(path)))
+        joined = [_CAMEL.sub(join, own).replace("-", join or "-") for own in owns for join in ("", "_", "-")]
         beginnings, of = sorted({each.lower() for each in joined if len(each) >= MIN_STEM_CHARS}), "leaf"
     found = store.entities.beginning(EntityKind.FILE, beginnings, MAX_MENTIONS, projects=where.projects, of=of)
-    return _shown(store, [each for each in found if is_called(each.name, path)], where)
+    files = _shown(store, [each for each in found if is_called(each.name, path)], where)
+    return files or _using(store, symbol, where)
+
+
+def _using(store: Store, symbol: str, where: Where) -> list[Mention]:
+    """Return the edits that add or take out a symbol which none defines."""
+    if not _DISTINCT.search(symbol):
+        return []
+    hits = store.text.with_all([symbol.lower()], MAX_OUTPUTS, EpisodeFilter(projects=where.projects))
+    parts = store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits)))
+    calls = {each.uuid for part in parts for each in part.segments if changes_name(each.text, symbol)}
+    mentions = _shown(store, store.entities.of_episodes([part.part_id for part in parts]), where)
+    return [each for each in mentions if each.message_id in calls and is_edited_file(each)]
+
+
+def is_edited_file(mention: Mention) -> bool:
+    """Return whether a mention tells that a file was edited. Pure."""
+    return mention.kind is EntityKind.FILE and mention.relation is Relation.EDITED
+
+
+def _class_of(dotted: str) -> str:
+    """Return the last piece of a dotted name if it is a class, else the first."""
+    last = dotted.rpartition(".")[2]
+    return last if last[:1].isupper() else dotted.partition(".")[0]
 
 
 def is_called(name: str, asked: str) -> bool:
@@ -254,8 +283,9 @@ def is_called(name: str, asked: str) -> bool:
     """
     if "/" in asked.strip("/"):
         return f"/{asked.strip('/')}/".lower() in f"/{name}".lower()
-    stem, wanted = (_JOINS.sub("", each.partition(".")[0]).lower() for each in (name.rpartition("/")[2], asked))
-    return len(wanted) >= MIN_STEM_CHARS and stem == wanted
+    stem = _JOINS.sub("", name.rpartition("/")[2].partition(".")[0]).lower()
+    wanted = {_JOINS.sub("", each).lower() for each in (asked.partition(".")[0], _class_of(asked))}
+    return len(stem) >= MIN_STEM_CHARS and stem in wanted
 
 
 def _known(store: Store, kind: EntityKind, where: Where) -> set[str]:
@@ -273,11 +303,12 @@ def _said_about(store: Store, mentions: Sequence[Mention]) -> list[Observation]:
     near = _with_next(store, mentions[0].session_id, edited) if edited else set()
     leaves = {leaf_of(each.kind, each.name) for each in mentions}
     own = [stems(leaf.partition(".")[0]) for leaf in leaves] if edited else []
+    folders = {folder for each in mentions if "/" in (folder := each.name.lower().rpartition("/")[0])}
     found = []
     for episode in list(dict.fromkeys([*near, *episodes]))[-MAX_EPISODES:]:
         for said in store.observations.of_episode(episode):
             text = f"{said.quote} {said.answer}".lower()
-            is_named = any(leaf in text for leaf in leaves) or any(its and its <= stems(text) for its in own)
+            is_named = any(each in text for each in leaves | folders) or any(its and its <= stems(text) for its in own)
             is_rule = said.signal in _DECIDED or (said.signal is Signal.REQUEST and rules(said.quote))
             if (is_rule and is_named) or (said.signal in _CHOSEN and episode in near):
                 found.append(said)
@@ -343,7 +374,9 @@ def _errors(store: Store, signature: str, where: Where) -> list[Mention]:
 
 
 def _alike(one: set[str], other: set[str]) -> float:
-    return len(one & other) / len(one | other)
+    """Return the share of words that two signatures have in common; of the shorter one's, if these are enough."""
+    common = len(one & other)
+    return common / (min(len(one), len(other)) if common >= ENOUGH_COMMON else max(1, len(one | other)))
 
 
 def _mended(store: Store, error: Mention, where: Where) -> Mended:
@@ -396,6 +429,7 @@ def explained(store: Store, failed: Mention, ended: Sequence[Mention]) -> str:
 
 def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
     """Return what was done after commands failed whose output has the error in a line that is not its telling one."""
+    wanted = set(signature.split())
     words = [word for word in signature.split() if word.isalpha()][:MAX_WORDS]
     if len(words) < MIN_WORDS:
         return []
@@ -405,7 +439,7 @@ def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
         mentions = _shown(store, store.entities.of_episodes([part.part_id]), where)
         for call, result in pairwise(part.segments):
             lines = result.text.splitlines() if result.kind in _RESULTS else []
-            line = next((each.strip() for each in lines if signature_of(each) == signature), "")
+            line = next((each.strip() for each in lines if _alike(wanted, set(signature_of(each).split())) == 1), "")
             if failed := next((m for m in mentions if line and m.message_id == call.uuid and _is_failed(m)), None):
                 found.setdefault(part.session_id, _failure(store, failed, line, where))
     return list(found.values())
@@ -489,10 +523,31 @@ def _suiting(task: str, rows: Sequence[Invocation]) -> list[tuple[float, Invocat
     """Return the share of a task's words that each invocation has, rare words weighing more, where it is enough."""
     texts = [_words_of(each.script, each.said) for each in rows]
     counts = Counter(word for text in texts for word in text)
-    wanted = {stem: 1 / (1 + counts[stem]) ** 0.5 for stem in _stems(task) - _IDLE}
-    whole = sum(wanted.values())
-    shares = [sum(wanted[word] for word in text if word in wanted) / whole if whole else 0.0 for text in texts]
+    forms = {stem: {word for word in counts if _is_form(word, stem)} for stem in _stems(task) - _IDLE}
+    weights = {stem: 1 / (1 + sum(counts[word] for word in its)) ** 0.5 for stem, its in forms.items()}
+    whole = sum(weights.values()) or 1.0
+    shares = [sum(weight for stem, weight in weights.items() if forms[stem] & text) / whole for text in texts]
     return [(share, each) for share, each in zip(shares, rows, strict=True) if share >= ENOUGH_WORDS]
+
+
+def _is_form(word: str, other: str) -> bool:
+    """Return whether two stems are one word, or a word and its short form."""
+    few, many = sorted((word, other), key=len)
+    return word == other or (len(few) >= MIN_STEM_CHARS and many.startswith(few))
+
+
+def _in_exchanges(store: Store, task: str, where: Where) -> list[tuple[float, Invocation]]:
+    """Return what succeeded last in each exchange in which all words of a task occur, of what has one of them."""
+    wanted = _stems(task) - _IDLE
+    words = [word for word in content_words(task) if _stems(word) & wanted]
+    if len(words) < MIN_WORDS:
+        return []
+    hits = store.text.with_all(words, MAX_OUTPUTS, EpisodeFilter(projects=where.projects))
+    mentions = _shown(store, store.entities.of_episodes([hit.episode_id for hit in hits]), where)
+    runs = [each for each in mentions if each.kind is EntityKind.COMMAND and each.relation is Relation.RAN]
+    fitting = [each for each in runs if wanted & _words_of(each.detail, each.other)]
+    last = {each.episode_id: each for each in sorted(fitting, key=lambda each: each.place)}
+    return [(ENOUGH_WORDS, each) for each in _invoked(last.values())]
 
 
 @lru_cache(maxsize=8_192)
@@ -503,14 +558,18 @@ def _words_of(script: str, said: str) -> frozenset[str]:
 
 def _stems(text: str) -> frozenset[str]:
     pieces = [word for token in content_words(text) for word in _WORD.findall(token)]
-    words = [word.lower() for piece in pieces for word in _CAMEL.split(piece)]
-    return frozenset(re.sub(r"(?:ing|ed|es|s|e)$", "", word) if len(word) > 4 else word for word in words)
+    words = [_COUNTED.sub("", word.lower()) for piece in pieces for word in _CAMEL.split(piece)]
+    return frozenset(_AFFIXES.sub("", word) if len(word) > 4 else word for word in words)
 
 
 _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_COUNTED = re.compile(r"(?<=[^\W\d]{3})\d+$")
+_AFFIXES = re.compile(r"^re(?=\w{5})|(?:ing|ed|es|s|e)$")
 _LAUNCHERS = frozenset("npx bunx pnpx bundle exec dlx sudo env".split())
 _IDLE = frozenset(
-    "run runn all only one ones this machin how use here just do mak make new present fil file files except".split()
+    "run runn all only one ones this machin how use here just do mak make new present fil file files except look see "
+    "show check start ausführen starten laufen lassen nur alle lancer faire exécuter seulement ejecutar lanzar correr "
+    "hacer crear solo".split()
 )
 """Words of tasks that no command or description needs to have."""
