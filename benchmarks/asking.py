@@ -1,11 +1,11 @@
 """Are questions by thing and the hook before actions right? Made histories of work, with questions and actions.
 
-    python benchmarks/asking.py [--part dev|held] [--home FOLDER] [--show]
+    python benchmarks/asking.py [--part dev|held|proof] [--home FOLDER] [--show]
 
 The histories of data/asking become logs of one memory, each project with its clones and worktrees, without an LLM and
 without vectors. A question is right if the first answer's session is an expected one, and where none is expected, if
 there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece; an
-unrelated one if nothing is said. Rules were made with a look at `dev`; `held` is held out.
+unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held`; `proof` is held out.
 """
 
 import argparse
@@ -173,7 +173,7 @@ def judge_actions(store: Store, rows: list[dict[str, Any]], *, show: bool) -> No
 def main() -> None:
     """Build or take a home, and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", default="dev", choices=("dev", "held"))
+    parser.add_argument("--part", default="dev", choices=("dev", "held", "proof"))
     parser.add_argument("--home", type=Path)
     parser.add_argument("--show", action="store_true", help="print what is wrong")
     asked = parser.parse_args()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from anamnesis_pipeline.entities.naming import command_names, is_same_file
-from anamnesis_pipeline.parsing.claude_logs.commands import commands_of, is_telling
+from anamnesis_pipeline.parsing.claude_logs.commands import commands_of, is_telling, matters
 from anamnesis_pipeline.parsing.documents.languages import TEXTS, format_of
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
@@ -26,6 +26,12 @@ _IMPORT = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _IMAGE = re.compile(r"^\s*(?:FROM|image:)\s+(\S+)", re.MULTILINE)
+_VALUE = re.compile(r"\b(?:true|false|on|off|yes|no|\d[\w.]*)\b", re.IGNORECASE)
+_MANIFEST = re.compile(
+    r"^(?:go\.mod|package\.json|manifest\.json|composer\.json|requirements.*|Cargo\.toml|pyproject\.toml|Gemfile"
+    r"|build\.gradle.*|pom\.xml|mix\.exs|pubspec\.yaml|environment\.ya?ml|.*\.csproj)$"
+)
+"""Files that list what a project depends on."""
 _OF_TEST = re.compile(r"^tests?_|[._-](?:tests?|spec)\.|Tests?\.\w+$")
 _GROUPED = re.compile(r"import\s*\((.*?)\)", re.DOTALL)
 _EVERYWHERE = frozenset(
@@ -45,14 +51,16 @@ _COMMON = frozenset(
 )
 """Programs that most statements about a project's commands name; further words must tell which is meant."""
 _RULES = re.compile(
-    r"""\b(?: never | always | must(?:\ not)? | don['’]?t | do\ not | no\ longer | no | not | only | stay(?:s|\ with)?
-        | drop | decided | instead | is\ out | revert | rather | every | cannot | can['’]t | frozen | by\ hand | for\ good
-        | kein\w* | nie(?:mals)? | immer | nur | nicht
-        | bleib\w* | nein | non
-        | jede[snrm]? | raus | jamais | toujours | pas | seulement | plus\ de | reste | nunca | siempre | s[oó]lo
+    r"""\b(?: never | always | must(?:\ not)? | don['’]?t | do\ not | no\ longer | (?<![-/])no(?![-/]) | not | only
+        | stay(?:s|\ with)? | drop | decided | instead | is\ out | revert | rather | every | cannot | can['’]t | frozen
+        | by\ hand | for\ good | kein\w* | nie(?:mals)? | immer | nur | nicht | bleib\w* | nein
+        | (?-i:^[Nn]on) | ne\b.{1,30}\bplus
+        | jede[snrm]? | raus | jamais | toujours | pas | seulement | plus\ de | reste
+        | nunca | siempre | s[oó]lo | n[aã]o
         | volvemos | nada\ de | ya\ no )\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_QUOTES = re.compile(r"[\"“„«][^\"”“»]*[\"”“»]")
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
 
 
@@ -89,10 +97,12 @@ def terms_of_edit(name: str, before: str, after: str) -> Terms:
         return Terms(path, frozenset(names), place=place, stem=stem)
     one, other = _names_in(before[:MAX_TEXT_CHARS]), _names_in(after[:MAX_TEXT_CHARS])
     changed = one ^ other
-    if before and not stems(" ".join(changed)):  # only values differ: those of the names beside them
+    if before and before != after and _VALUE.sub("", before) == _VALUE.sub("", after):
         changed = _names_in("\n".join({*before.splitlines()} ^ {*after.splitlines()})[:MAX_TEXT_CHARS])
     names |= {each.lower() for each in (changed if before else ()) if _DISTINCT.search(each)}
     brought = _brought(before) ^ _brought(after)
+    if _MANIFEST.search(leaf):
+        brought |= {each.lower() for each in changed if len(each) > MIN_WORD} - _EVERYWHERE
     if after.startswith("#!") and "sh" in after.partition("\n")[0]:
         brought |= {program for _, program in command_names(after) if is_telling(program)} - _COMMON
     return Terms(
@@ -109,7 +119,7 @@ def terms_of_command(script: str) -> Terms:
     """Return what a command touches; nothing for commands that only show or move."""
     script = script[:MAX_TEXT_CHARS]
     telling = {name: program for name, program in command_names(script) if is_telling(program)}
-    if not telling:
+    if not telling or not matters(script):
         return Terms()
     words: set[str] = set()
     brought: set[str] = set()
@@ -153,7 +163,7 @@ def _is_file(path: str, named: str) -> bool:
 
 def rules(sentence: str) -> bool:
     """Return whether a sentence says what is always, never or no longer to be done, in one of a few languages."""
-    return _RULES.search(sentence) is not None
+    return not sentence.rstrip().endswith("?") and _RULES.search(_QUOTES.sub("", sentence)) is not None
 
 
 def stems(text: str) -> frozenset[str]:

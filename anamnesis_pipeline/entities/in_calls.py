@@ -39,8 +39,9 @@ _DEFINES = re.compile(
     r"""^(?:(?:old_string|new_string|content|new_source):[ ])?[ \t]*
     (?:(?:export|default|public|private|protected|static|abstract|final|pub(?:\(\w+\))?|async|override|unsafe)\s+)*
     (?:
-        (?: def(?:p|macro|module)? | class | function\*? | fn | fun | interface | struct | enum | trait | protocol | module
-          | record | object | type(?=\s+\w+\s*(?:[=<]|struct|interface)) | func(?:\s*\([^)\n]*\))? )
+        (?: def(?:p|macro|module)? | class | function\*? | fn | fun(?=\s+\w+\s*[(<]) | interface | struct | enum | trait
+          | protocol | (?:module|record|object)(?=\s+[A-Z])
+          | type(?=\s+\w+\s*(?:[=<]|struct|interface)) | func(?:\s*\([^)\n]*\))? )
         \s+(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w{2,})
       | (?:const|let|var)\s+(?P<bound>[A-Za-z_]\w{2,})\s*=\s*(?:async\s*)?
         (?: function\b | \([^)\n]*\)\s*(?::[^=\n]+)?=> )

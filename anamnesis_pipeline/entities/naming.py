@@ -13,6 +13,7 @@ MAX_NAME_CHARS = 300
 
 _WORKTREE = re.compile(r"^.*/(?:\.claude/worktrees|\.?(?:[\w.-]+-)?worktrees)/[^/]+(?=/|$)")
 """A folder in which tools put linked worktrees of a repository."""
+_GIVEN = re.compile(r"[A-Za-z_]\w*(?==)|--?[A-Za-z][\w-]*")
 _DOES = re.compile(r"[A-Za-z][\w:.-]*")
 _RUNNERS = frozenset("python python3 node ruby bash sh perl php deno bun tsx ts-node".split())
 _ENTRIES = frozenset("manage.py artisan console rails rake".split())
@@ -89,6 +90,17 @@ def command_names(script: str) -> list[tuple[str, str]]:
             continue
         found.append((" ".join([program, *_subcommand(program, rest)])[:MAX_NAME_CHARS], program))
     return found
+
+
+def form_of(script: str) -> tuple[tuple[str, ...], ...]:
+    """Return of each command of a script its name, and the variables and options that it is given, without values."""
+    return tuple(
+        (
+            " ".join([program, *_subcommand(program, rest)]),
+            *sorted({found[0] for word in words if (found := _GIVEN.match(word)) is not None}),
+        )
+        for program, rest, words in commands_of(script)
+    )
 
 
 def _subcommand(program: str, rest: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.entities.in_actions import Terms, is_about, rules, terms_of_command, terms_of_edit
-from anamnesis_pipeline.entities.naming import command_names, file_name, root_of
+from anamnesis_pipeline.entities.naming import command_names, file_name, form_of, root_of
 from anamnesis_pipeline.knowledge.observing import CLAUDE
 from anamnesis_pipeline.knowledge.topic_files import LESSONS
 from anamnesis_pipeline.model import HOLDING, MEMORY_BEGINS, MEMORY_ENDS, MEMORY_PREFACES, Episode
@@ -140,24 +140,34 @@ class BeforeAction:
                 yield _item(each, episode, self._message(each))
 
     def _failed(self, asked: ActionRequest, where: Where) -> Iterator[Item]:
-        """Yield how the command failed, if its last run in the project did."""
-        wanted = shown_script(asked.command)
+        """Yield how the command failed, if its last run in the project did; also with other arguments, if it succeeded
+        with other options.
+        """
+        wanted, form = shown_script(asked.command), form_of(asked.command)
         for name, _ in command_names(asked.command)[:3] if wanted else ():
             leaf = leaf_of(EntityKind.COMMAND, name)
             found = self._store.entities.named(EntityKind.COMMAND, leaf, MAX_RUNS, projects=where.projects)
-            runs = [each for each in found if shown_script(each.detail) == wanted and each.relation in _RUNS]
+            runs = [each for each in found if form_of(each.detail) == form and each.relation in _RUNS]
             last = max(runs, key=lambda each: (each.at is not None, each.at, each.place), default=None)
             if last is None or last.relation is not Relation.FAILED or last.session_id == asked.session_id:
                 continue
             episode = self._store.episodes.get([last.episode_id]).get(last.episode_id)
-            if episode is None or not where.shows(episode) or not (text := self._failure(last, where)):
+            is_same = shown_script(last.detail) == wanted
+            if episode is None or not where.shows(episode) or not (text := self._failure(last, where, is_same=is_same)):
                 continue
             yield replace(Item(episode, text, SourceClass.TOOL), called="last run", is_entry=True)
             return
 
-    def _failure(self, last: Mention, where: Where) -> str:
-        """Return what is known of a failed run: its error, what ended it, and how that was told."""
+    def _failure(self, last: Mention, where: Where, *, is_same: bool) -> str:
+        """Return what is known of a failed run: its error, what ended it, and how that was told.
+
+        :param is_same: of the very command; of one like it only another form that succeeded counts.
+        """
         line, ended, told = ended_after(self._store, last, where)
+        if not is_same and form_of(last.detail) in {(), *map(form_of, ended)}:
+            return ""
+        if not is_same and not ended:
+            return ""
         pieces = [
             f"{shown_script(last.detail)} failed",
             f": {line}" if line else "",

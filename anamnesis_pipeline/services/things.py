@@ -6,7 +6,7 @@ It answers from the structure of tool calls, so it says nothing where nothing wa
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import dropwhile, pairwise
@@ -14,7 +14,8 @@ from itertools import dropwhile, pairwise
 from anamnesis_pipeline.entities.in_actions import rules, stems
 from anamnesis_pipeline.entities.in_calls import FIX_WITHIN, changes_name
 from anamnesis_pipeline.entities.naming import command_names, is_same_file
-from anamnesis_pipeline.knowledge.error_signatures import error_line, signature_of
+from anamnesis_pipeline.knowledge.error_signatures import error_line, is_error_of_program, signature_of
+from anamnesis_pipeline.knowledge.observing import PERSONS
 from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, SegmentKind
 from anamnesis_pipeline.parsing.claude_logs.commands import command_of_tests
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
@@ -54,7 +55,10 @@ SAME_ERROR, ENOUGH_COMMON = 0.7, 4
 these must be for one to say less than the other.
 """
 MAX_LINES = 20
-"""Lines of an output, beside its telling one, that are looked for."""
+"""Lines of an output without a telling one that are looked for."""
+MAX_EXCHANGES = 10
+"""Passages in whose exchanges a task is looked for of which no command has enough words."""
+_BEFORE = (SegmentKind.PROMPT, SegmentKind.STATEMENT)
 ENOUGH_WORDS = 0.6
 """Least share of the weight of a task's words that its command, script or description has."""
 MAX_WORDS, MIN_WORDS = 8, 2
@@ -153,7 +157,13 @@ def touched(store: Store, asked: str, where: Where, most: int) -> list[Touched]:
     :param asked: a path, a piece of one, or the name of a symbol.
     :param most: maximum number.
     """
-    found = [each for each in _named(store, asked.strip().strip("`'\"()"), where) if each.session_id]
+    asked = asked.strip().strip("`'\"()")
+    found = [each for each in _named(store, asked, where) if each.session_id]
+    return _of_sessions(store, found, most) or _of_sessions(store, _using(store, asked, where), most)
+
+
+def _of_sessions(store: Store, found: Sequence[Mention], most: int) -> list[Touched]:
+    """Return the sessions of mentions in which a thing was changed, then those that only decided about it."""
     sessions: dict[str, list[Mention]] = {}
     for each in found:
         sessions.setdefault(each.session_id, []).append(each)
@@ -173,14 +183,15 @@ def mended(store: Store, asked: str, where: Where, most: int) -> list[Mended]:
     :param asked: an error, or an output that has one.
     :param most: maximum number.
     """
-    lines = [error_line(asked), *asked.splitlines()[:MAX_LINES]]
+    lines = asked.splitlines()[:MAX_LINES]
+    lines = [line, *filter(is_error_of_program, lines)] if (line := error_line(asked)) else lines
     signatures = list(dict.fromkeys(filter(None, map(signature_of, lines))))
     found = next((its for each in signatures if (its := _errors(store, each, where))), [])
     latest: dict[str, Mention] = {}
     for each in found:
         latest.setdefault(each.session_id, each)
     told = [_mended(store, each, where) for each in list(latest.values())[: most * 2]]
-    told = told or next((its for each in signatures if (its := _in_outputs(store, each, where))), [])
+    told = told or next((seen for each in signatures if (seen := _in_outputs(store, each, where))), [])
     return sorted(told, key=lambda each: not (each.ended or each.told))[:most]
 
 
@@ -194,12 +205,18 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
     names = dict(command_names(asked))
     of_program = _invoked(_runs_of(store, set(names.values()), where))
     if of_program:
-        named = [each for each in of_program if each.names.intersection(names)]
         words = [word for word in asked.split() if word.lower() not in STOP_WORDS]
+        objects = [_object(word) for word in words[1:] if names.keys() == {*names.values()} and _is_object(word)]
+        named = [each for each in of_program if each.names.intersection(names)]
+        named = [each for each in named if not objects or any(word in each.script for word in objects)]
         if not named:  # the program runs with other words before its arguments
             rest = [word for word in words if not word.startswith("-") and word not in _LAUNCHERS | {*names.values()}]
             named = [each for each in of_program if rest and all(word in each.script for word in rest)]
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
+        if not any(each.succeeded for _, each in scored):  # another program may run it
+            asked_of = [name for name in names if " " in name]
+            every = _invoked(_shown(store, store.entities.ran(MAX_COMMANDS, projects=where.projects), where))
+            scored += [(0.0, e) for e in every if e.succeeded and any(name in e.script for name in asked_of)]
     else:
         runs = store.entities.ran(MAX_COMMANDS, projects=where.projects)
         scored = _suiting(asked, _invoked(_shown(store, runs, where))) or _in_exchanges(store, asked, where)
@@ -208,6 +225,17 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
     return [*succeeded, *[each for _, each in ordered if not each.succeeded][:MAX_REJECTED]]
 
 
+def _is_object(word: str) -> bool:
+    """Return whether a word of a command tells what it does: no option, number, path or file."""
+    return not word.startswith("-") and "/" not in word and _PLAIN.search(word) is None
+
+
+def _object(word: str) -> str:
+    """Return a word of a command without quotes, and without what a call in it is given."""
+    return word.strip("'\"").partition("(")[0]
+
+
+_PLAIN = re.compile(r"^[\d.:]+$|\.[a-z]\w{0,4}$")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -240,7 +268,7 @@ def _named(store: Store, asked: str, where: Where) -> list[Mention]:
         found = store.entities.named(EntityKind.FILE, leaf, MAX_MENTIONS, projects=where.projects)
         if files := _shown(store, [each for each in found if is_same_file(each.name, path)], where):
             return files
-    symbol = asked.replace("::", ".").removesuffix("()").rpartition(".")[2]
+    symbol = _symbol_of(asked)
     found = store.entities.named(EntityKind.SYMBOL, symbol.lower(), MAX_MENTIONS, projects=where.projects)
     if symbols := _shown(store, [each for each in found if each.name == symbol], where):
         return symbols
@@ -251,12 +279,16 @@ def _named(store: Store, asked: str, where: Where) -> list[Mention]:
         joined = [_CAMEL.sub(join, own).replace("-", join or "-") for own in owns for join in ("", "_", "-")]
         beginnings, of = sorted({each.lower() for each in joined if len(each) >= MIN_STEM_CHARS}), "leaf"
     found = store.entities.beginning(EntityKind.FILE, beginnings, MAX_MENTIONS, projects=where.projects, of=of)
-    files = _shown(store, [each for each in found if is_called(each.name, path)], where)
-    return files or _using(store, symbol, where)
+    return _shown(store, [each for each in found if is_called(each.name, path)], where)
 
 
-def _using(store: Store, symbol: str, where: Where) -> list[Mention]:
-    """Return the edits that add or take out a symbol which none defines."""
+def _symbol_of(asked: str) -> str:
+    return asked.replace("::", ".").removesuffix("()").rpartition(".")[2]
+
+
+def _using(store: Store, asked: str, where: Where) -> list[Mention]:
+    """Return the edits that add or take out the use of a symbol."""
+    symbol = _symbol_of(asked)
     if not _DISTINCT.search(symbol):
         return []
     hits = store.text.with_all([symbol.lower()], MAX_OUTPUTS, EpisodeFilter(projects=where.projects))
@@ -428,7 +460,9 @@ def explained(store: Store, failed: Mention, ended: Sequence[Mention]) -> str:
 
 
 def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
-    """Return what was done after commands failed whose output has the error in a line that is not its telling one."""
+    """Return what was done after commands failed whose output has the error in a line that is not its telling one, and
+    what Claude told where another output or a person names it.
+    """
     wanted = set(signature.split())
     words = [word for word in signature.split() if word.isalpha()][:MAX_WORDS]
     if len(words) < MIN_WORDS:
@@ -437,11 +471,17 @@ def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
     found: dict[str, Mended] = {}
     for part in store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits))):
         mentions = _shown(store, store.entities.of_episodes([part.part_id]), where)
-        for call, result in pairwise(part.segments):
-            lines = result.text.splitlines() if result.kind in _RESULTS else []
+        for call, result in pairwise((*part.segments[:1], *part.segments)):
+            lines = result.text.splitlines() if result.kind in _RESULTS | PERSONS else []
             line = next((each.strip() for each in lines if _alike(wanted, set(signature_of(each).split())) == 1), "")
-            if failed := next((m for m in mentions if line and m.message_id == call.uuid and _is_failed(m)), None):
-                found.setdefault(part.session_id, _failure(store, failed, line, where))
+            if not line or not mentions:
+                continue
+            if failed := next((m for m in mentions if m.message_id == call.uuid and _is_failed(m)), None):
+                found[part.session_id] = _failure(store, failed, line, where)
+                break
+            of = replace(mentions[0], message_id=result.uuid, detail=line, name="")
+            told = explained(store, of, mentions)
+            found.setdefault(part.session_id, Mended(of.session_id, of.project, of.at, of.episode_id, line, told=told))
     return list(found.values())
 
 
@@ -468,23 +508,23 @@ def _failure(store: Store, failed: Mention, line: str, where: Where) -> Mended:
 def ended_after(store: Store, failed: Mention, where: Where) -> tuple[str, tuple[str, ...], str]:
     """Return of a command that failed: the line of its error, what ended it in its session, and how Claude told that.
 
-    What ended it is also another script of the same program that succeeded next. Nothing if only files were edited:
-    these are as they are now.
+    What ended it is also another script of the same program that succeeded next. Nothing if files were edited
+    between: these are as they are now.
     """
     session = _shown(store, store.entities.of_session(failed.session_id, MAX_OF_SESSION), where)
+    program = failed.name.partition(" ")[0]
+    later = [e for e in session if e.kind is EntityKind.COMMAND and e.place > failed.place]
+    runs = [e for e in later if e.name.partition(" ")[0] == program and e.relation is Relation.RAN]
+    until = runs[0].place if runs else failed.place
+    if any(is_edited_file(e) and failed.place < e.place <= until for e in session):
+        return "", (), ""
     near = range(failed.place, failed.place + 2)  # the call, and its result
     error = next((e for e in session if e.kind is EntityKind.ERROR and e.place in near), None)
     if error is not None:
-        ends = [e for e in session if e.relation is Relation.FIXED and e.other == error.name]
-        if ends and all(e.kind is EntityKind.FILE for e in ends):
-            return "", (), ""
         mended_it = _mended(store, error, where)
         if mended_it.ended or mended_it.told:
             return error.detail, mended_it.ended, mended_it.told
-    program = failed.name.partition(" ")[0]
-    later = [e for e in session if e.kind is EntityKind.COMMAND and e.place > failed.place]
-    others = [e for e in later if e.name.partition(" ")[0] == program and e.detail != failed.detail]
-    ended = [e for e in others if e.relation is Relation.RAN][:1]
+    ended = [e for e in runs if e.detail != failed.detail][:1]
     line = error.detail if error else ""
     return line, tuple(e.detail for e in ended), explained(store, failed, ended) if line or ended else ""
 
@@ -537,17 +577,28 @@ def _is_form(word: str, other: str) -> bool:
 
 
 def _in_exchanges(store: Store, task: str, where: Where) -> list[tuple[float, Invocation]]:
-    """Return what succeeded last in each exchange in which all words of a task occur, of what has one of them."""
+    """Return what succeeded where most words of a task are said of it: in its script and description, what was asked
+    for and what Claude said before it.
+    """
     wanted = _stems(task) - _IDLE
-    words = [word for word in content_words(task) if _stems(word) & wanted]
-    if len(words) < MIN_WORDS:
+    if len(wanted) < MIN_WORDS:
         return []
-    hits = store.text.with_all(words, MAX_OUTPUTS, EpisodeFilter(projects=where.projects))
-    mentions = _shown(store, store.entities.of_episodes([hit.episode_id for hit in hits]), where)
-    runs = [each for each in mentions if each.kind is EntityKind.COMMAND and each.relation is Relation.RAN]
-    fitting = [each for each in runs if wanted & _words_of(each.detail, each.other)]
-    last = {each.episode_id: each for each in sorted(fitting, key=lambda each: each.place)}
-    return [(ENOUGH_WORDS, each) for each in _invoked(last.values())]
+    hits = store.text.matching(content_words(task), MAX_EXCHANGES, EpisodeFilter(projects=where.projects))
+    parts = store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits)))
+    mentions = _shown(store, store.entities.of_episodes([part.part_id for part in parts]), where)
+    runs = {m.message_id: m for m in mentions if m.kind is EntityKind.COMMAND and m.relation is Relation.RAN}
+    found: dict[str, tuple[float, Mention]] = {}
+    for part in parts:
+        said = {SegmentKind.PROMPT: part.prompt}
+        for segment in part.segments:
+            if segment.kind is not SegmentKind.TOOL_INPUT:
+                said[segment.kind] = segment.text
+            elif (run := runs.get(segment.uuid)) is not None and wanted & _words_of(run.detail, run.other):
+                text = _stems(" ".join([*(said.get(kind, "") for kind in _BEFORE), run.detail, run.other]))
+                share = sum(any(_is_form(word, stem) for word in text) for stem in wanted) / len(wanted)
+                if share >= ENOUGH_WORDS:
+                    found[run.message_id] = (share, run)
+    return [(share, each) for share, run in found.values() for each in _invoked([run])]
 
 
 @lru_cache(maxsize=8_192)
@@ -570,6 +621,6 @@ _LAUNCHERS = frozenset("npx bunx pnpx bundle exec dlx sudo env".split())
 _IDLE = frozenset(
     "run runn all only one ones this machin how use here just do mak make new present fil file files except look see "
     "show check start ausführen starten laufen lassen nur alle lancer faire exécuter seulement ejecutar lanzar correr "
-    "hacer crear solo".split()
+    "hacer crear solo rodar usam só".split()
 )
 """Words of tasks that no command or description needs to have."""

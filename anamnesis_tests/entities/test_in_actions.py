@@ -52,7 +52,9 @@ def test_session_of_the_file_needs_a_changed_word_or_its_name() -> None:
 
 
 def test_command_that_only_looks_touches_nothing() -> None:
-    assert terms_of_command("git status; ls -la | head") != terms_of_command("ls -la | head") == Terms()
+    assert terms_of_command("git status; ls -la | head") == terms_of_command("ls -la | head") == Terms()
+    assert terms_of_command("kubectl -n shop get pods") == Terms()
+    assert terms_of_command("kubectl -n shop rollout restart web") != Terms()
 
 
 def test_rules_are_told_from_requests() -> None:

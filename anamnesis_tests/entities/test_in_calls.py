@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from anamnesis_pipeline.entities.in_calls import mentions_of_session
+from anamnesis_pipeline.entities.in_calls import changes_name, mentions_of_session
 from anamnesis_pipeline.knowledge.utterances import Utterance
 from anamnesis_pipeline.model import SegmentKind, content_id
 from anamnesis_pipeline.parsing.claude_logs.message_keys import result_key
@@ -55,6 +55,20 @@ def test_edited_file_is_named_by_its_path_in_the_repository() -> None:
         ("file", "edited", "src/pay.py"),
         ("symbol", "edited", "charge"),
     ]
+
+
+def test_renamed_and_nested_names_are_symbols() -> None:
+    rename = bash("grep -rl Ring lib | xargs sed -i 's/\\bRing\\b/Band/g'")
+    assert {name for kind, _, name in found((rename, "")) if kind == "symbol"} == {"Ring", "Band"}
+    module = edit(f"{FOLDER}/lib/stats.ex", "defmodule Heron.Rings.Stats do\n  defp of(x), do: x")
+    assert ("symbol", "edited", "Stats") in found((module, "done"))
+
+
+def test_edit_changes_a_name_that_it_adds_or_takes_out() -> None:
+    call = "Edit\nfile_path: a.ts\nold_string: total(addCents(a, b))\nnew_string: total(quote.cents)"
+    assert changes_name(call, "addCents")
+    assert not changes_name(call, "total")
+    assert not changes_name(call.replace("Edit", "Read", 1), "addCents")
 
 
 def test_edit_that_failed_touched_nothing() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.entities.naming import command_names, file_name, is_same_file, root_of
+from anamnesis_pipeline.entities.naming import command_names, file_name, form_of, is_same_file, root_of
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,19 @@ def test_bare_name_does_not_stand_for_a_path_that_ends_with_it() -> None:
         ("python -m alembic upgrade head", ["python -m alembic"]),
         ("python scripts/seed.py --all", ["python seed.py"]),
         ("mix ecto.migrate", ["mix ecto.migrate"]),
+        ("python manage.py migrate stock", ["python manage.py migrate"]),
         ("docker compose up -d db", ["docker compose up"]),
         ("./gradlew test --tests 'A*'", ["gradlew test"]),
     ],
 )
 def test_command_is_named_by_program_and_subcommand(script: str, names: list[str]) -> None:
     assert [name for name, program in command_names(script) if program != "cd"] == names
+
+
+def test_form_is_what_is_given_without_values() -> None:
+    assert form_of("A=1 pytest -q --maxfail=2 tests/a.py") == form_of("A=2 pytest --maxfail=3 -q tests/b.py")
+    assert form_of("pytest -q") != form_of("pytest -v")
+    assert form_of("pytest -q") != form_of("A=1 pytest -q")
 
 
 @given(st.text(max_size=80), st.text(max_size=40))

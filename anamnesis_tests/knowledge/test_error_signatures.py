@@ -28,6 +28,14 @@ psycopg2.OperationalError: connection to server at "localhost" (127.0.0.1), port
             "In LockError.php line 9:\n\n  The lock file is older than the manifest.",
             "The lock file is older than the manifest.",
         ),
+        (
+            "thread 'main' panicked at src/cut.rs:88:34:\nattempt to subtract with overflow",
+            "attempt to subtract with overflow",
+        ),
+        (
+            "loading\ndjango.core.exceptions.ImproperlyConfigured: Requested setting DATABASES\n",
+            "django.core.exceptions.ImproperlyConfigured: Requested setting DATABASES",
+        ),
         ("Assertion failure in mixer_Buffer.h:88", "Assertion failure in mixer_Buffer.h:88"),
         ("lib/a.rb:4:in `scan': invalid bytes in UTF-8 (ArgumentError)",) * 2,
         (

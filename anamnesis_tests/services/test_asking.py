@@ -14,7 +14,7 @@ from anamnesis_pipeline.services.asking import Asked, Asking, question_of
 from anamnesis_pipeline.services.things import is_called
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
-from anamnesis_tests.support.worked_sessions import REFUSED, called, edit, work
+from anamnesis_tests.support.worked_sessions import REFUSED, called, edit, used, work
 
 PROJECT = "/code/shop"
 
@@ -146,3 +146,53 @@ def test_correction_after_an_edit_is_shown_as_rejected(home: Home) -> None:
     body = answered(home, Asked.BLAME, "tax.py")
     assert body["items"][0]["rejected"] == ["no, revert that."]
     assert "   rejected: no, revert that." in render(Asked.BLAME, body)
+
+
+def test_error_is_found_by_less_than_its_line_and_where_a_person_names_it(home: Home) -> None:
+    line = "LockedError: the state of the staging cluster is locked by another run (id 7)"
+    asked = "the page shows PlayError: cannot play the bell before the first click of a visitor"
+    lines = [record("user", "apply it", 600), *called("tofu apply", line, 601, SESSION, is_error=True)]
+    lines += [*called("tofu apply -lock-timeout=60s", "ok", 603, SESSION), record("user", asked, 605)]
+    lines += [*edit("/code/shop/src/bell.js", 606, PROJECT), record("assistant", "The bell waits for a click.", 608)]
+    home.write(lines)
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.FIX, "LockedError: the state of the production cluster is locked by")["items"]
+    assert item["ended"] == ["tofu apply -lock-timeout=60s"]
+    (item,) = answered(home, Asked.FIX, asked.removeprefix("the page shows "))["items"]
+    assert (item["line"], item["told"]) == (asked, "The bell waits for a click.")
+
+
+def test_task_is_found_in_what_was_asked_for_before_the_command(home: Home) -> None:
+    lines = [record("user", "also run it against the local ledger with the fake bank", 700)]
+    home.write([*lines, *called("timeout 9 gradle serve --mode=fake", "Responding", 701, SESSION)])
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.HOW, "local run with the fake bank")["items"]
+    assert item["script"] == "timeout 9 gradle serve --mode=fake"
+    assert answered(home, Asked.HOW, "local run with the real bank")["items"] == []
+
+
+def test_command_runs_another_object_or_by_another_program(home: Home) -> None:
+    lines = [
+        record("user", "lint it", 800),
+        *called("golint run ./...", "config is of v2", 801, SESSION, is_error=True),
+    ]
+    lines += called("go run -modfile=tools/go.mod golint run ./...", "ok", 803, SESSION)
+    home.write([*lines, *called("rscript -e 'make(fit_a)'", "ok", 805, SESSION)])
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.HOW, "golint run ./internal")["items"]
+    assert item["script"] == "go run -modfile=tools/go.mod golint run ./..."
+    assert len(answered(home, Asked.HOW, "rscript -e 'make(fit_b)'")["items"]) == 1
+    assert answered(home, Asked.HOW, "rscript -e 'show(fit_b)'")["items"] == []
+
+
+def test_symbol_is_known_by_edits_that_take_out_its_use(home: Home) -> None:
+    call = {"file_path": "/code/shop/src/cart.ts", "old_string": "sum(addCents(a, b))", "new_string": "quote.total"}
+    home.write([record("user", "totals come from the service", 900), *used("Edit", call, "updated", 901, SESSION)])
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.BLAME, "addCents")["items"]
+    assert (item["names"], item["why"]) == (["src/cart.ts"], "totals come from the service")
+    assert answered(home, Asked.BLAME, "addEuros")["items"] == []

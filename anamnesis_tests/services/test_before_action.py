@@ -16,7 +16,7 @@ from anamnesis_pipeline.search.token_budget import count_tokens
 from anamnesis_pipeline.services.before_action import MAX_TOKENS, ActionRequest, BeforeAction
 from anamnesis_pipeline.store.base import Store
 from anamnesis_tests.support.archived_logs import DAY, OTHER, SESSION, Home, record
-from anamnesis_tests.support.worked_sessions import called, work
+from anamnesis_tests.support.worked_sessions import called, used, work
 
 PROJECT = "/code/shop"
 EDIT = ActionRequest(
@@ -73,6 +73,24 @@ def test_command_that_failed_last_is_told_with_what_ended_it(home: Home) -> None
     assert "Fatal: Please specify repository location (-r)" in text
     assert "Ended by: restic -r /backup check" in text
     assert told(home, ActionRequest(command="alembic upgrade head", cwd=PROJECT)) == ""  # it worked again
+
+
+def test_command_with_other_arguments_is_told_if_other_options_ended_it(home: Home) -> None:
+    failed = [record("user", "test the prices", 400)]
+    failed += called(
+        "mix test --partitions 2 a_test.exs", "** (Mix) MIX_PART must be an integer", 401, OTHER, is_error=True
+    )
+    failed += called("MIX_PART=1 mix test --partitions 2 a_test.exs", "3 passed", 402, OTHER)
+    failed += called("npm run lint src/a.ts", "Error: a.ts: missing semicolon", 403, OTHER, is_error=True)
+    failed += used("Edit", {"file_path": "/code/shop/src/a.ts", "new_string": "x;"}, "updated", 404, OTHER)
+    failed += called("npm run lint src/a.ts --fix", "ok", 405, OTHER)
+    home.write(failed, f"-code-shop/{OTHER}.jsonl")
+    home.ingest()
+    link(home.store)
+    other = ActionRequest(command="mix test --partitions 2 b_test.exs", cwd=PROJECT)
+    assert "Ended by: MIX_PART=1 mix test --partitions 2 a_test.exs" in told(home, other)
+    assert told(home, ActionRequest(command="mix test b_test.exs", cwd=PROJECT)) == ""
+    assert told(home, ActionRequest(command="npm run lint src/a.ts", cwd=PROJECT)) == ""  # it was edited since
 
 
 def test_private_project_is_told_only_to_its_own_sessions(home: Home) -> None:

@@ -6,16 +6,21 @@ from anamnesis_pipeline.entities.linking import link
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home, record
 
 
-def called(script: str, output: str, at: int, session: str, **result: Any) -> list[dict[str, Any]]:
-    """A command and its output, at minute `at`."""
+def used(tool: str, given: dict[str, Any], output: str, at: int, session: str, **result: Any) -> list[dict[str, Any]]:
+    """A call of a tool and its output, at minute `at`."""
     call = f"toolu_{session[:4]}_{at}"
-    use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": script}}
+    use = {"type": "tool_use", "id": call, "name": tool, "input": given}
     back = {"type": "tool_result", "tool_use_id": call, "content": output, **result}
     asked = record("assistant", "", at, session)
     asked["message"]["content"] = [use]
     answered = record("user", "", at, session, uuid=f"{session[:4]}-r{at}")
     answered["message"]["content"] = [back]
     return [asked, answered]
+
+
+def called(script: str, output: str, at: int, session: str, **result: Any) -> list[dict[str, Any]]:
+    """A command and its output, at minute `at`."""
+    return used("Bash", {"command": script}, output, at, session, **result)
 
 
 REFUSED = "psycopg2.OperationalError: connection to localhost, port 5433 failed: Connection refused"

@@ -5,6 +5,7 @@ A command that is not known to be read-only counts as an action.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from anamnesis_pipeline.parsing.claude_logs.shell_scripts import output_files, pipelines, program
 
@@ -104,6 +105,8 @@ _MAX_COUNTS = 3
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+(?:::|\.py)\S*)", re.MULTILINE)
 _GO = re.compile(r"^(ok|FAIL|\?)\s*\t(\S+)", re.MULTILINE)
 _GO_FAILED = re.compile(r"^\s*--- FAIL: (\S+)", re.MULTILINE)
+_SHORT = re.compile(r"-[A-Za-z]")
+"""An option that a value may follow."""
 _EXIT = re.compile(r"\AExit code (\d+)")
 _BACKGROUND = re.compile(r"\ACommand (?:running|was moved to) (?:in|the) background|in (?:the )?background with ID")
 
@@ -162,8 +165,8 @@ def _acts(name: str, rest: Sequence[str], words: Sequence[str]) -> bool:
         return False
     if (acting := _ACTS_WHEN.get(name)) is not None:
         return re.search(acting, " ".join(rest)) is not None
-    subcommand = next((word for word in rest if not word.startswith("-")), "")
-    return subcommand not in _LOOKING_WORDS
+    told = (word for before, word in pairwise(["", *rest]) if not word.startswith("-") and not _SHORT.fullmatch(before))
+    return next(told, "") not in _LOOKING_WORDS
 
 
 # --- tests -----------------------------------------------------------------------------------------------
