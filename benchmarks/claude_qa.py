@@ -1,12 +1,13 @@
 """Questions over real Claude Code logs: indexes them as `make up` would, then scores the HTTP answers.
 
-    python benchmarks/claude_qa.py [--conclusions dev|held_out] [--home FOLDER] [--json OUT] [--shown OUT]
+    python benchmarks/claude_qa.py [--set conclusions|temporal|short] [--part dev|held] [--home FOLDER] [--json OUT]
+        [--shown OUT]
 
-The shared development questions over two sessions, or one half of data/conclusions.jsonl (questions for conclusions,
-reasons and preferences) over all of them. `--home`: a home that holds these logs already. Tune on the dev halves only.
-Needs ../shared/data and ../shared/bench. Prints the scorer's table and how long each step took. Then, of the questions
-that are answered in the first five, the share whose answer is shown: in the excerpts, in what the MCP tool `search`
-says, and in a context block of 400 tokens.
+The shared development questions over two sessions, or one half of a set of data/ over all of them: conclusions, reasons
+and preferences; what came before, after, first and last; queries of one to four words. `--home`: a home that holds
+these logs already. Tune on the dev halves only. Needs ../shared/data and ../shared/bench. Prints the scorer's table and
+how long each step took. Then, of the questions that are answered in the first five, the share whose answer is shown: in
+the excerpts, in what the MCP tool `search` says, and in a context block of 400 tokens.
 """
 
 import argparse
@@ -37,7 +38,8 @@ from anamnesis_pipeline.sidecar.mcp.client import RemoteTools, open_http
 BENCH = SHARED / "bench/claude_qa"
 SESSIONS = ("258c7280", "4d5611e5")
 """Those that the shared questions are about."""
-CONCLUSIONS = Path(__file__).parent / "data/conclusions.jsonl"
+DATA = Path(__file__).parent / "data"
+SETS = ("conclusions", "temporal", "short")
 CONTEXT_TOKENS = 400
 """What a hook asks for at each prompt."""
 
@@ -106,20 +108,21 @@ async def mcp_hits(base: str, question: str) -> str:
         return await RemoteTools(http, base).call("search", {"query": question}, None)
 
 
-def questions_of(split: str | None, folder: Path) -> Path:
-    """Return the file with the questions: the shared ones, or one half of those for conclusions, put in `folder`."""
-    if split is None:
+def questions_of(name: str | None, part: str, folder: Path) -> Path:
+    """Return the file with the questions: the shared ones, or one half of a set, put in `folder`."""
+    if name is None:
         return BENCH / "dev.jsonl"
-    lines = CONCLUSIONS.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (DATA / f"{name}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     asked = folder / "questions.jsonl"
-    asked.write_text("".join(line for line in lines if json.loads(line)["split"] == split), encoding="utf-8")
+    asked.write_text("".join(line for line in lines if json.loads(line)["part"] == part), encoding="utf-8")
     return asked
 
 
 def main() -> None:
     """Index, serve, score."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--conclusions", choices=("dev", "held_out"), help="the half of data/conclusions.jsonl to ask")
+    parser.add_argument("--set", choices=SETS, help="the set of data/ to ask, instead of the shared questions")
+    parser.add_argument("--part", default="dev", choices=("dev", "held"), help="which half of it")
     parser.add_argument("--home", type=Path, help="a home with these logs, instead of indexing them")
     parser.add_argument("--json", type=Path, help="also write every question's row here")
     parser.add_argument("--shown", type=Path, help="also write here what each question was shown")
@@ -127,9 +130,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if args.home is None:
-            copy_haystack(folder / "logs", ("",) if args.conclusions else SESSIONS)
+            copy_haystack(folder / "logs", ("",) if args.set else SESSIONS)
             index(Settings(home=folder / "home", log_roots=(folder / "logs",)))
-        asked = questions_of(args.conclusions, folder)
+        asked = questions_of(args.set, args.part, folder)
         with sidecar(args.home or folder / "home") as base:
             command = [sys.executable, BENCH / "score.py", "--base", base, "--qa", asked]
             subprocess.run([*map(str, command), *(["--json", str(args.json)] if args.json else [])], check=True)
