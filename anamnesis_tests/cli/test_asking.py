@@ -42,6 +42,7 @@ def test_fix_reads_an_output_from_stdin() -> None:
 
 def test_how_says_in_a_sentence_if_nothing_is_recorded() -> None:
     done = CliRunner().invoke(app, ["how", "launch", "the", "rocket"])
-    assert (done.exit_code, done.stdout) == (1, "Nothing is recorded of this: no run of it succeeded.\n")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("Nothing is recorded of this: no run of it succeeded. Search for the task in words")
     assert CliRunner().invoke(app, ["how", "pytest", "--project", "/code/shop"]).exit_code == 0
     assert CliRunner().invoke(app, ["blame", " "]).exit_code == 1

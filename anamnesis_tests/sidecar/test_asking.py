@@ -42,7 +42,7 @@ def test_page_shows_answers_and_says_if_nothing_is_known(client: TestClient) -> 
     assert RESUME in told
     assert "docker compose up -d db" in read(client, "/dashboard/search", q=f"fix: {REFUSED}").select_one("#told").text
     nothing = read(client, "/dashboard/search", q="how: launch the rocket").select_one("#told").text
-    assert "Nothing is recorded of this: no run of it succeeded." in nothing
+    assert "Nothing is recorded of this: no run of it succeeded. " in nothing
     assert RESUME in read(client, "/dashboard/search", q="round the invoice").select_one("#results").text
 
 
