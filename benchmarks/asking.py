@@ -1,16 +1,21 @@
 """Are questions by thing and the hook before actions right? Made histories of work, with questions and actions.
 
-    python benchmarks/asking.py [--part dev|held|proof] [--home FOLDER] [--show]
+    python benchmarks/asking.py [--part dev|held|proof|final] [--home FOLDER] [--show]
+    python benchmarks/asking.py --episodes 100000 [--home FOLDER]
 
 The histories of data/asking become logs of one memory, each project with its clones and worktrees, without an LLM and
 without vectors. A question is right if the first answer's session is an expected one, and where none is expected, if
 there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece; an
-unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held`; `proof` is held out.
+unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held` and `proof`; `final` is held out.
+
+`--episodes`: how long answers take in the largest project of a memory of so many (`made_memory.py`; takes minutes).
 """
 
 import argparse
 import json
 import os
+import random
+import re
 import statistics
 import tempfile
 import time
@@ -21,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dream import PROJECT, make
 from knowledge import OWNER, clock_of, plain
 from service import environment
 
@@ -36,13 +42,16 @@ from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.services.posted import note_of
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.wiring import open_pieces, open_pipeline, open_store
-from anamnesis_pipeline.settings import load
+from anamnesis_pipeline.settings import Settings, load
 from anamnesis_pipeline.sources.discovery import discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.entity_model import EntityKind
 from anamnesis_tests.support.log_lines import Log
 
 DATA = Path(__file__).parent / "data/asking"
+ASKED = 100
+"""Things of each kind that are asked for in a large memory."""
 MACHINE = "box"
 
 
@@ -170,13 +179,50 @@ def judge_actions(store: Store, rows: list[dict[str, Any]], *, show: bool) -> No
     )
 
 
+def measure_times(kept: Path | None, episodes: int) -> None:
+    """Print how long answers take: half of what is asked for is there, of tasks all words are."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = kept or Path(folder) / "home"
+        if not (home / "anamnesis.db").exists():
+            make(home, episodes, 2_000, 300)
+        with closing(open_store(Settings(home=home, log_roots=(), machine=MACHINE))) as store:
+            link(store)
+            asking, rng = Asking(store, NOTHING_PRIVATE, MACHINE), random.Random(3)
+            where = asking.where(PROJECT, ())
+            for kind, of in (
+                (Asked.BLAME, EntityKind.FILE),
+                (Asked.FIX, EntityKind.ERROR),
+                (Asked.HOW, EntityKind.COMMAND),
+            ):
+                known = [name for _, name, *_ in store.entities.counted(PROJECT, [of])]
+                there = rng.sample(known, min(ASKED, len(known)))
+                runs = store.entities.ran(10 * ASKED, projects=(PROJECT,))
+                tasks = [each.other for each in runs if each.other][:ASKED] if kind is Asked.HOW else []
+                times = []
+                for name in [*there, *(_absent(name) for name in there), *tasks, *(f"{task} zyx" for task in tasks)]:
+                    started = time.perf_counter()
+                    asking.answer(kind, name, where, 5)
+                    times.append((time.perf_counter() - started) * 1000)
+                p50, p95 = statistics.median(times), sorted(times)[int(len(times) * 0.95)]
+                print(f"{kind:<6} {len(times)} asked, p50 {p50:.1f} ms, p95 {p95:.1f} ms")
+
+
+def _absent(name: str) -> str:
+    """Return a name that is not there, of the same words but one."""
+    return re.sub(r"[a-z]{4,}", "zyxwv", name, count=1)
+
+
 def main() -> None:
     """Build or take a home, and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", default="dev", choices=("dev", "held", "proof"))
+    parser.add_argument("--part", default="dev", choices=("dev", "held", "proof", "final"))
+    parser.add_argument("--episodes", type=int, help="measure times in a made memory of so many episodes instead")
     parser.add_argument("--home", type=Path)
     parser.add_argument("--show", action="store_true", help="print what is wrong")
     asked = parser.parse_args()
+    if asked.episodes:
+        measure_times(asked.home, asked.episodes)
+        return
     histories = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((DATA / "histories").glob("*.json"))]
     for history in histories:
         _NAMES.update({session_id(history["project"], each["id"]): each["id"] for each in history["sessions"]})

@@ -38,10 +38,11 @@ class Asked(StrEnum):
 
 
 NOTHING = {
-    Asked.BLAME: "Nothing is recorded of this file or symbol: no session changed it or decided about it. Search for its name in words, or ask "
-    "in all projects.",
+    Asked.BLAME: "Nothing is recorded of this file or symbol: no session changed it or decided about it. "
+    "Search for its name in words, or ask in all projects.",
     Asked.FIX: "Nothing is recorded of this error. Search for its main words, or ask in all projects.",
-    Asked.HOW: "Nothing is recorded of this: no run of it succeeded. Search for the task in words, or ask in all projects.",
+    Asked.HOW: "Nothing is recorded of this: no run of it succeeded. "
+    "Search for the task in words, or ask in all projects.",
 }
 _ASKS = re.compile(rf"\s*({'|'.join(Asked)}):\s*(\S.*)", re.DOTALL)
 
