@@ -28,7 +28,7 @@ _IMPORT = re.compile(
 _IMAGE = re.compile(r"^\s*(?:FROM|image:)\s+(\S+)", re.MULTILINE)
 _VALUE = re.compile(r"\b(?:true|false|on|off|yes|no|\d[\w.]*)\b", re.IGNORECASE)
 _MANIFEST = re.compile(
-    r"^(?:go\.mod|package\.json|manifest\.json|composer\.json|requirements.*|Cargo\.toml|pyproject\.toml|Gemfile"
+    r"^(?:go\.mod|package\.json|vcpkg\.json|manifest\.json|composer\.json|requirements.*|Cargo\.toml|pyproject\.toml|Gemfile"
     r"|build\.gradle.*|pom\.xml|mix\.exs|pubspec\.yaml|environment\.ya?ml|.*\.csproj)$"
 )
 """Files that list what a project depends on."""
@@ -39,7 +39,7 @@ _EVERYWHERE = frozenset(
     src lib app test tests index main mod init spec util utils common core internal pkg cmd config data model models
     home code work worktrees the true false none null self this new return const let var def class function import from
     public private static final async await export default string int bool float list dict type value name result error
-    print java com org net github http https www file files path version package project
+    print run build start check dev java com org net github http https www file files path version package project
     """.split()
 )
 """Words of many paths and programs."""
@@ -93,6 +93,7 @@ def terms_of_edit(name: str, before: str, after: str) -> Terms:
     names = {own.lower()} if _DISTINCT.search(own) else set()
     path = name.lower()
     place, stem = stems(" ".join(pieces[-3:])), frozenset() if _OF_TEST.search(leaf) else stems(own)
+    stem = stem if len(stem) > 1 else frozenset()  # one word is said of many things
     if format_of(leaf) in TEXTS:
         return Terms(path, frozenset(names), place=place, stem=stem)
     one, other = _names_in(before[:MAX_TEXT_CHARS]), _names_in(after[:MAX_TEXT_CHARS])

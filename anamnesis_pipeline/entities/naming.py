@@ -16,6 +16,8 @@ _WORKTREE = re.compile(r"^.*/(?:\.claude/worktrees|\.?(?:[\w.-]+-)?worktrees)/[^
 _GIVEN = re.compile(r"[A-Za-z_]\w*(?==)|--?[A-Za-z][\w-]*")
 _DOES = re.compile(r"[A-Za-z][\w:.-]*")
 _RUNNERS = frozenset("python python3 node ruby bash sh perl php deno bun tsx ts-node".split())
+_WRAPPED = {"mvnw": "mvn", "gradlew": "gradle"}
+"""A repository's own copy of a program."""
 _ENTRIES = frozenset("manage.py artisan console rails rake".split())
 """Scripts whose next word says what they do."""
 _GROUPS = frozenset(
@@ -88,6 +90,7 @@ def command_names(script: str) -> list[tuple[str, str]]:
     for program, rest, _ in commands_of(script):
         if not _DOES.fullmatch(program):
             continue
+        program = _WRAPPED.get(program, program)
         found.append((" ".join([program, *_subcommand(program, rest)])[:MAX_NAME_CHARS], program))
     return found
 

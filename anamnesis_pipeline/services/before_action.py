@@ -147,7 +147,7 @@ class BeforeAction:
         for name, _ in command_names(asked.command)[:3] if wanted else ():
             leaf = leaf_of(EntityKind.COMMAND, name)
             found = self._store.entities.named(EntityKind.COMMAND, leaf, MAX_RUNS, projects=where.projects)
-            runs = [each for each in found if form_of(each.detail) == form and each.relation in _RUNS]
+            runs = [each for each in found if _is_run(each, form)]
             last = max(runs, key=lambda each: (each.at is not None, each.at, each.place), default=None)
             if last is None or last.relation is not Relation.FAILED or last.session_id == asked.session_id:
                 continue
@@ -185,7 +185,12 @@ class BeforeAction:
         return ""
 
 
-_RUNS = frozenset({Relation.RAN, Relation.FAILED})
+def _is_run(mention: Mention, form: tuple[tuple[str, ...], ...]) -> bool:
+    """Return whether a command of this form ran, alone, or with success within a longer script."""
+    own = form_of(mention.detail)
+    return (mention.relation is Relation.FAILED and own == form) or (
+        mention.relation is Relation.RAN and {*form} <= {*own}
+    )
 
 
 def _holds(said: Observation, episode: Episode) -> bool:

@@ -63,6 +63,7 @@ ENOUGH_WORDS = 0.6
 """Least share of the weight of a task's words that its command, script or description has."""
 MAX_WORDS, MIN_WORDS = 8, 2
 """Words of an error by which outputs are looked for."""
+_TEXTS = PERSONS | {SegmentKind.STATEMENT, SegmentKind.PLAN}
 _RESULTS = frozenset({SegmentKind.TOOL_RESULT, SegmentKind.TOOL_ERROR})
 _ACTS = frozenset({Relation.EDITED, Relation.RAN})
 _DONE = frozenset({EntityKind.FILE, EntityKind.COMMAND})
@@ -214,9 +215,11 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
             named = [each for each in of_program if rest and all(word in each.script for word in rest)]
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
         if not any(each.succeeded for _, each in scored):  # another program may run it
-            asked_of = [name for name in names if " " in name]
+            whole = [name for name in names if " " in name]
+            given = [word for word in words if _PATH.fullmatch(word) and not word.startswith("-")]
             every = _invoked(_shown(store, store.entities.ran(MAX_COMMANDS, projects=where.projects), where))
-            scored += [(0.0, e) for e in every if e.succeeded and any(name in e.script for name in asked_of)]
+            wanted = [*whole, *(given if scored else ())]
+            scored += [(0.0, e) for e in every if e.succeeded and any(word in e.script for word in wanted)]
     else:
         runs = store.entities.ran(MAX_COMMANDS, projects=where.projects)
         scored = _suiting(asked, _invoked(_shown(store, runs, where))) or _in_exchanges(store, asked, where)
@@ -283,11 +286,12 @@ def _named(store: Store, asked: str, where: Where) -> list[Mention]:
 
 
 def _symbol_of(asked: str) -> str:
-    return asked.replace("::", ".").removesuffix("()").rpartition(".")[2]
+    """Return the last piece of a symbol's name as it is asked for: `func Delay`, `Slot#book!`, `Ring::close()`."""
+    return re.split(r"[.#\s]|::", asked.rstrip("()!?"))[-1]
 
 
 def _using(store: Store, asked: str, where: Where) -> list[Mention]:
-    """Return the edits that add or take out the use of a symbol."""
+    """Return the edits that add or take out the use of a symbol, and the texts that name it."""
     symbol = _symbol_of(asked)
     if not _DISTINCT.search(symbol):
         return []
@@ -295,7 +299,12 @@ def _using(store: Store, asked: str, where: Where) -> list[Mention]:
     parts = store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits)))
     calls = {each.uuid for part in parts for each in part.segments if changes_name(each.text, symbol)}
     mentions = _shown(store, store.entities.of_episodes([part.part_id for part in parts]), where)
-    return [each for each in mentions if each.message_id in calls and is_edited_file(each)]
+    edits = [each for each in mentions if each.message_id in calls and is_edited_file(each)]
+    word = re.compile(rf"\b{re.escape(symbol)}\b")
+    of_text = {part.part_id for part in parts for s in part.segments if s.kind in _TEXTS and word.search(s.text)}
+    texts = {each.episode_id: each for each in mentions if each.episode_id in of_text}
+    named = (replace(e, kind=EntityKind.SYMBOL, name=symbol, relation=Relation.MENTIONED) for e in texts.values())
+    return [*edits, *named]
 
 
 def is_edited_file(mention: Mention) -> bool:
@@ -515,7 +524,7 @@ def ended_after(store: Store, failed: Mention, where: Where) -> tuple[str, tuple
     program = failed.name.partition(" ")[0]
     later = [e for e in session if e.kind is EntityKind.COMMAND and e.place > failed.place]
     runs = [e for e in later if e.name.partition(" ")[0] == program and e.relation is Relation.RAN]
-    until = runs[0].place if runs else failed.place
+    until = runs[0].place if runs else failed.place + FIX_WITHIN
     if any(is_edited_file(e) and failed.place < e.place <= until for e in session):
         return "", (), ""
     near = range(failed.place, failed.place + 2)  # the call, and its result

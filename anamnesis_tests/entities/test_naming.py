@@ -54,6 +54,7 @@ def test_bare_name_does_not_stand_for_a_path_that_ends_with_it() -> None:
     [
         ("cd api && npm run build -- --watch", ["npm run build"]),
         ("uv run pytest -q tests/test_pay.py", ["pytest"]),
+        ("uv run --env-file .env.test pytest tests", ["pytest"]),
         ("kubectl -n billing rollout status deploy/x", ["kubectl rollout status"]),
         ("cmake --build --preset release", ["cmake"]),
         ("python -m alembic upgrade head", ["python -m alembic"]),
@@ -61,7 +62,7 @@ def test_bare_name_does_not_stand_for_a_path_that_ends_with_it() -> None:
         ("mix ecto.migrate", ["mix ecto.migrate"]),
         ("python manage.py migrate stock", ["python manage.py migrate"]),
         ("docker compose up -d db", ["docker compose up"]),
-        ("./gradlew test --tests 'A*'", ["gradlew test"]),
+        ("./gradlew test --tests 'A*'", ["gradle test"]),
     ],
 )
 def test_command_is_named_by_program_and_subcommand(script: str, names: list[str]) -> None:

@@ -90,9 +90,17 @@ def _commands(script: str) -> Iterator[tuple[list[str], str]]:
     yield words, ""
 
 
+_VALUED = frozenset("--env-file --with --extra --group --python --directory --filter --prefix".split())
+"""Options of wrappers that a value follows."""
+
+
 def program(words: Sequence[str]) -> tuple[str, list[str]]:
     """Return a simple command's program, without its folder, and its arguments."""
-    rest = list(dropwhile(lambda word: word in _WRAPPERS or _IN_BETWEEN.fullmatch(word) is not None, words))
+    pairs = zip(words, ["", *words], strict=False)
+    skipped = takewhile(
+        lambda pair: pair[0] in _WRAPPERS or _IN_BETWEEN.fullmatch(pair[0]) is not None or pair[1] in _VALUED, pairs
+    )
+    rest = list(words[sum(1 for _ in skipped) :])
     before = words[len(words) - len(rest) - 1] if len(rest) < len(words) else ""
     if rest and before in _MANAGERS and rest[0] in _OF_MANAGER:
         return before, rest
