@@ -5,6 +5,7 @@ package or a program, or the words that the change itself adds or removes.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -60,6 +61,11 @@ _RULES = re.compile(
         | volvemos | nada\ de | ya\ no )\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_REFUSES = re.compile(
+    r"""(?:(?<![\w/-])(?:no(?!\ longer) | never | don['’]?t | do\ not | not | without | drop | kein\w* | nie(?:mals)?
+    | pas\ d(?:e\ |['’]) | jamais | nada\ de | nunca | sin | n[aã]o)\ (?P<what>[^.,;:!?()]{3,80}))""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _QUOTES = re.compile(r"[\"“„«][^\"”“»]*[\"”“»]")
 _ENDING = re.compile(r"(?:ing|ed|es|s|e)$")
 
@@ -70,13 +76,15 @@ class Terms:
 
     `path`: of the file; `names`: of the file and of symbols, of which one suffices; `brought`: packages and programs
     that it brings in or takes out, of which one suffices, too. `changed`: stems of the words that it adds or removes;
-    `place`: those of its path, or of the command; `stem`: those of the file's own name.
+    `added`: those of the words that it adds, or of the whole command; `place`: those of its path, or of the command;
+    `stem`: those of the file's own name.
     """
 
     path: str = ""
     names: frozenset[str] = frozenset()
     brought: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
     place: frozenset[str] = frozenset()
     stem: frozenset[str] = frozenset()
 
@@ -95,7 +103,7 @@ def terms_of_edit(name: str, before: str, after: str) -> Terms:
     place, stem = stems(" ".join(pieces[-3:])), frozenset() if _OF_TEST.search(leaf) else stems(own)
     stem = stem if len(stem) > 1 else frozenset()  # one word is said of many things
     if format_of(leaf) in TEXTS:
-        return Terms(path, frozenset(names), place=place, stem=stem)
+        return Terms(path, frozenset(names), added=stems(after) - stems(before), place=place, stem=stem)
     one, other = _names_in(before[:MAX_TEXT_CHARS]), _names_in(after[:MAX_TEXT_CHARS])
     changed = one ^ other
     if before and before != after and _VALUE.sub("", before) == _VALUE.sub("", after):
@@ -111,6 +119,7 @@ def terms_of_edit(name: str, before: str, after: str) -> Terms:
         frozenset(names),
         frozenset(brought),
         stems(" ".join(changed)) if before else frozenset(brought),
+        stems(" ".join(other - one)),
         place,
         stem,
     )
@@ -133,7 +142,8 @@ def terms_of_command(script: str) -> Terms:
                 brought |= {re.split(r"[=@<>~^]", word)[0].lower() for word in given}
     brought -= _INSTALL_WORDS
     place = stems(" ".join(telling))
-    return Terms("", frozenset(), frozenset(brought), stems(" ".join(words)) | place, place)
+    changed = stems(" ".join(words)) | place
+    return Terms("", frozenset(), frozenset(brought), changed, changed, place)
 
 
 def is_about(quote: str, terms: Terms, *, was_there: bool) -> bool:
@@ -148,6 +158,8 @@ def is_about(quote: str, terms: Terms, *, was_there: bool) -> bool:
         return True
     leaves = {each.rpartition("/")[2] for each in named}
     if leaves & terms.names or {*leaves, *_words(quote)} & terms.brought:
+        return True
+    if forbidden(quote) & terms.added:
         return True
     words = stems(quote)
     changed, place = words & terms.changed, words & terms.place
@@ -165,6 +177,18 @@ def _is_file(path: str, named: str) -> bool:
 def rules(sentence: str) -> bool:
     """Return whether a sentence says what is always, never or no longer to be done, in one of a few languages."""
     return not sentence.rstrip().endswith("?") and _RULES.search(_QUOTES.sub("", sentence)) is not None
+
+
+def forbidden(sentence: str) -> frozenset[str]:
+    """Return the stems of what a sentence says no to: of the first two words that tell anything after `no`, `never` and
+    the like, before the next mark.
+    """
+    found = (list(_in_order(each["what"]))[:2] for each in _REFUSES.finditer(_QUOTES.sub("", sentence)))
+    return frozenset(stem for words in found for word in words for stem in stems(word))
+
+
+def _in_order(text: str) -> Iterator[str]:
+    return (word for word in _PIECE.findall(text) if stems(word))
 
 
 def stems(text: str) -> frozenset[str]:

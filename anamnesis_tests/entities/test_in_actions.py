@@ -2,7 +2,15 @@
 
 import pytest
 
-from anamnesis_pipeline.entities.in_actions import Terms, is_about, rules, terms_of_command, terms_of_edit
+from anamnesis_pipeline.entities.in_actions import (
+    Terms,
+    forbidden,
+    is_about,
+    rules,
+    stems,
+    terms_of_command,
+    terms_of_edit,
+)
 
 ENGINE = terms_of_edit(
     "app/pricing/engine.py", "async def prices_for(db):", "@functools.cache\nasync def prices_for(db):"
@@ -55,6 +63,20 @@ def test_command_that_only_looks_touches_nothing() -> None:
     assert terms_of_command("git status; ls -la | head") == terms_of_command("ls -la | head") == Terms()
     assert terms_of_command("kubectl -n shop get pods") == Terms()
     assert terms_of_command("kubectl -n shop rollout restart web") != Terms()
+
+
+def test_what_a_sentence_refuses_is_told_by_one_word() -> None:
+    quote = "no ffmpeg in this app ever, and don't add a cache, we never “publish” by hand"
+    assert forbidden(quote) == stems("ffmpeg ever add cache hand")
+    assert is_about(quote, terms_of_edit("vcpkg.json", '"zlib",', '"zlib",\n"ffmpeg",'), was_there=False)
+    assert forbidden("no longer needed") == frozenset()
+    assert is_about("keine Streams in der Firmware", terms_of_edit("a.cpp", "x", "Streams y"), was_there=False)
+
+
+def test_value_that_changes_is_named_by_what_stands_beside_it() -> None:
+    terms = terms_of_edit("conf/build.gradle", "enableProguard = false", "enableProguard = true")
+    assert is_about("proguard is off since it broke the parser, we enable nothing", terms, was_there=True)
+    assert terms_of_edit("a.py", "f(x)", "f(x, 1)").changed == frozenset()
 
 
 def test_rules_are_told_from_requests() -> None:

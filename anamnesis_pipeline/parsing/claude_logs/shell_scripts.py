@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile, takewhile
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 _WRAPPERS = frozenset(
