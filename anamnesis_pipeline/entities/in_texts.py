@@ -4,7 +4,7 @@ Precision before recall: what looks like one of these by chance is left out.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date
 from ipaddress import AddressValueError, IPv4Address
 from itertools import pairwise
@@ -32,8 +32,9 @@ _FILE = re.compile(
 )
 _PRODUCT = re.compile(r"[A-Za-z]+\.(?:js|io|ai)|dist|build|lib|src")
 """What may be a library or a folder of products as well."""
-_SYMBOL = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w{2,})(\(\))?")
-_SEVERAL_WORDS = re.compile(r"[a-z0-9]_[a-z0-9]|[a-z][A-Z]", re.ASCII)
+_SYMBOL = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w{2,})(\(\)|/\d)?")
+_CAMEL = re.compile(r"[A-Za-z0-9]*[a-z][A-Z]\w*", re.ASCII)
+"""In camel case, as functions, classes and types are; snake case is that of fields and keys as well."""
 _PINNED = re.compile(r"(@?[A-Za-z][\w.-]*(?:/[\w.-]+)?)(?:\[[\w,-]+\])?(?:==|>=|~=|@\^?(?=\d))v?\d[\w.*]*")
 _MAIL = re.compile(r"(?<![\w.+/:-])[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}(?![\w@/:-])")
 _SIGNED = re.compile(
@@ -45,8 +46,7 @@ _NO_TICKET = re.compile(
     r"|DNS|HTTP|TCP|UDP|FP|BF|MP|EN|DIN|IEEE|ANSI|ES|ECMA|PHP|CPU|GPU|V|M|F|X|Q|T|P|K|R|C|RC|L|H)-\d+"
 )
 _ISSUE = re.compile(
-    r"\b(?:issue|PR|pull request|ticket|bug|MR|merge request)s?\s+#?(?P<number>\d{1,6})\b"
-    r"(?!\s*(?:%|x\b|times|lines|files))"
+    r"\b(?:issue|PR|pull request|ticket|bug|MR|merge request)s?[ \t]+#(?P<number>\d{1,6})\b"
     r"|(?P<repository>\b[\w.-]+/[\w.-]+)#(?P<of>\d{1,6})\b|(?<![\w&/#])#(?P<bare>\d{2,6})\b(?![\w-])",
     re.IGNORECASE,
 )
@@ -77,24 +77,27 @@ _SENTENCE = re.compile(r"[.!?]\s|\n")
 _LOCAL = frozenset({"localhost", "example.com", "example.org", "www.example.com"})
 
 
-def things_of(text: str) -> list[Thing]:
-    """Return what a text names, in order, each once."""
+def things_of(text: str, defined: Collection[str] = ()) -> list[Thing]:
+    """Return what a text names, in order, each once.
+
+    :param defined: names in snake case that are known to be of symbols.
+    """
     text = _FENCE.sub("\n", text[:MAX_TEXT_CHARS])
     found: dict[tuple[EntityKind, str], int] = {}
-    for at, kind, name in sorted(_all(text)):
+    for at, kind, name in sorted(_all(text, defined)):
         found.setdefault((kind, name), at)
     named = list(found.items())[:MAX_THINGS]
     links = dict(_links(text, [(at, *thing) for thing, at in named]))
     return [(kind, name, links.get((kind, name), "")) for (kind, name), _ in named]
 
 
-def _all(text: str) -> Iterator[tuple[int, EntityKind, str]]:
+def _all(text: str, defined: Collection[str]) -> Iterator[tuple[int, EntityKind, str]]:
     """Yield where each thing is named."""
     for found in _URL.finditer(text):
         yield from _of_url(found)
     bare = _URL.sub(lambda url: " " * len(url[0]), text)
     for found in _CODE.finditer(bare):
-        yield from _of_code(found)
+        yield from _of_code(found, defined)
     for found in (*_PATH.finditer(bare), *_FILE.finditer(bare)):
         if path := path_of(found[0]):
             yield found.start(), EntityKind.FILE, path
@@ -132,15 +135,16 @@ def _of_url(found: re.Match[str]) -> Iterator[tuple[int, EntityKind, str]]:
     yield found.start(), EntityKind.HOST, host
 
 
-def _of_code(found: re.Match[str]) -> Iterator[tuple[int, EntityKind, str]]:
+def _of_code(found: re.Match[str], defined: Collection[str]) -> Iterator[tuple[int, EntityKind, str]]:
     """Yield what a span of code names."""
     code, at = found[1].strip(), found.start()
-    if (path := path_of(code)) and not _PRODUCT.fullmatch(path):
+    symbol = _SYMBOL.fullmatch(code)
+    if symbol is not None and len(symbol[1]) > 3 and (symbol[2] or _CAMEL.fullmatch(symbol[1]) or symbol[1] in defined):
+        yield at, EntityKind.SYMBOL, symbol[1]
+    elif (path := path_of(code)) and not _PRODUCT.fullmatch(path):
         yield at, EntityKind.FILE, path
     elif pinned := _PINNED.fullmatch(code):
         yield at, EntityKind.PACKAGE, pinned[1].lower()
-    elif (symbol := _SYMBOL.fullmatch(code)) and len(symbol[1]) > 3 and (symbol[2] or _SEVERAL_WORDS.search(symbol[1])):
-        yield at, EntityKind.SYMBOL, symbol[1]
     elif _is_address(code):
         yield at, EntityKind.HOST, code
 

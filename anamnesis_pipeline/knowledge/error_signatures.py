@@ -16,9 +16,10 @@ SKELETON_WORDS = 3
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TELLING = re.compile(
-    r"(?:^|[\s\[(])(?:[\w.]*(?:Error|Exception|Panic|Fault|Refused|Timeout))\b\s?[:()\]]"
+    r"(?:^|(?<! an)[\s\[(])(?:[\w.]*(?:Error|Exception|Panic|Fault|Refused|Timeout))\b\s?[:()\]]"
     r"|^\s*(?:[\w./\\-]+:(?:\d+:){0,2}\s?)?(?:fatal(?: error)?|error|panic|E)\b(?:\[\w+\])?\s?[:!]?\s"
-    r"|\b(?:ERR!|ERROR|FATAL|CRITICAL)\b"
+    r"|^[^\w\n]*(?:x |[A-Z]\w+ )?(?-i:Error)\b|(?<!an )\b(?:error|fatal|panic)\b(?: [A-Z]*\d+)?\s?[:!\]]"
+    r"|^(?:.*[\w)]:)?\d+(?::\d+)?:?\s+error\b|(?-i:\b(?:ERR!|ERROR|FATAL|CRITICAL)\b)"
     r"|\bE(?:CONN\w+|NOENT|ACCES|PERM|ADDRINUSE|TIMEDOUT|PIPE|XIST|MFILE|NOTFOUND|RESOLVE|INTEGRITY|BUSY)\b"
     r"|\b(?:command not found|no such file or directory|permission denied|cannot find|could not (?:find|connect"
     r"|resolve)"
@@ -29,18 +30,21 @@ _TELLING = re.compile(
     r"|cannot (?:connect|open|import|read|resolve|allocate)|failed to \w+|unable to \w+|denied|deadlock|timed out)\b",
     re.IGNORECASE,
 )
-_LEADS = re.compile(r"^(?:.*\b(?:error|exception)\b.*|in \S+ line \d+|.*\bpanicked at \S+)\s?:$", re.IGNORECASE)
-"""A line that says that the next one tells the error."""
+_LEADS = re.compile(
+    r"^(?:.*\b(?:error|exception)\b.*|(?P<place>in \S+ line \d+)|.*\bpanicked at \S+)\s?:$", re.IGNORECASE
+)
+"""A line that says that the next one tells the error; `place`: unless that one is source with marks below."""
+_MARKS = re.compile(r"^\s*\^-", re.MULTILINE)
 _OF_PROGRAM = re.compile(
     r"\bassertion\b.*\bfail.*\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift)\b|\.(?:cc?|cpp|cxx|h|hpp|mm?|rs|swift):.*\bassertion\b.*\bfail",
     re.IGNORECASE,
 )
 """A program that stops by one of its assertions, with the place in its source."""
 _CLASSED = re.compile(
-    r"\b[\w.]*(?:Error|Exception|Panic|Fault)\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b"
+    r"\b[\w.]*(?:\w(?:Error|Panic|Fault)|Exception|Error(?=:))\b|\bE[A-Z]{4,}\b|\berror\[\w+\]|\berror [A-Z]+\d+\b"
     r"|^(?:[a-z_]\w*\.)+[A-Z]\w+: \w"
 )
-_MARKED = re.compile(r"\b(?:error|fatal|ERR!|FATAL|ERROR)\b\s?[:!\[ ]")
+_MARKED = re.compile(r"(?<!an )\b(?:error|fatal)\b(?: \d+)?\s?[:!\[\]]|^\W*error\b|\b(?:ERR!|FATAL|ERROR)\b")
 _OF_TOOL = re.compile(
     r"<tool_use_error>|^(?:The user doesn't want|File has not been read|File has been modified|String to replace"
     r"|File does not exist|Found \d+ matches|No changes to make|Error: (?:File|String to replace|Path|EISDIR)"
@@ -57,9 +61,12 @@ _OF_TEST = re.compile(
 """A test that fails while code is written is no error to learn from, and one that does not is none."""
 _SWALLOWED = re.compile(
     r"^\s*(?:warning|warn|note|hint|help|info|debug|at |File \"|make(?:\[\d+\])?: \*\*\*|collect2:"
-    r"|npm ERR! (?:A complete log|errno|path|code))",
+    r"|npm ERR! (?:A complete log|errno|path|code)"
+    r"|\[[^\]]+ [0-9a-f]{7,40}\] |(?:\d+\s+)+[│|])",
     re.IGNORECASE,
 )
+"""Warnings, places, titles of commits, and source lines beside their numbers."""
+_NOTICE = re.compile(r"\b(?:using|the|and) defaults?\b|\b(?:falling back|skipping|ignoring)\b", re.IGNORECASE)
 
 _NONE = re.compile(
     r"\b(?:errors?|failures?|failed)\s?[=:]\s?0\b|\b(?:0|no) (?:errors?|failures?|failed)\b", re.IGNORECASE
@@ -95,18 +102,22 @@ def error_line(output: str) -> str:
     if _OF_TOOL.search(plain[:400]):
         return ""
     best, rank = "", 0
-    is_led = False
+    lead: re.Match[str] | None = None
+    is_quoted = _MARKS.search(plain) is not None
     for line in plain.splitlines():
         bare = _ANSI.sub("", line).strip()
         if not bare or len(line) > MAX_LINE_CHARS or _SWALLOWED.match(bare):
             continue
         is_stopped = _OF_PROGRAM.search(bare) is not None
-        was_led, is_led = is_led, _LEADS.match(bare) is not None
-        if is_led or _NONE.search(bare) or (_OF_TEST.search(bare) and not is_stopped):
+        was_led = lead is not None and " " in bare and not (lead["place"] and is_quoted)
+        lead = _LEADS.match(bare)
+        if _NONE.search(bare) or (_OF_TEST.search(bare) and not is_stopped):
             continue
         if (was_led or is_stopped or _TELLING.search(bare) or _CLASSED.match(bare)) and signature_of(bare):
-            its = 3 if was_led or is_stopped or _CLASSED.search(bare) else 2 if _MARKED.search(bare) else 1
+            its = 3 if was_led or is_stopped or _CLASSED.search(bare) else 2 if _MARKED.search(bare) and not lead else 1
             # the cause stands at the end of a traceback, and at the beginning of what a compiler says
+            if its == 1 and _NOTICE.search(bare):
+                continue
             if its > rank or its == rank == 3:
                 best, rank = line.strip(), its
     return best

@@ -123,6 +123,110 @@ def test_command_given_otherwise_is_itself_the_end() -> None:
     assert not [each for each in found(*tests) if each[1] == "fixed"]
 
 
+def fixes(*turns: tuple[str, str | None]) -> list[tuple[str, str]]:
+    mentions = mentions_of_session(session(*turns))
+    return [(m.name, m.other) for m in mentions if m.relation is Relation.FIXED]
+
+
+def test_chain_that_ends_in_what_had_failed_is_the_end_by_what_comes_before() -> None:
+    chain = bash("docker compose up -d db && alembic upgrade head")
+    assert [name for name, _ in fixes((bash("alembic upgrade head"), f"!{REFUSED}"), (chain, "done"))] == [
+        "docker compose up"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failed", "succeeded", "is_fix"),
+    [
+        ("wasm-pack test --firefox crates/a", "wasm-pack test --firefox crates/a -- --test cut", False),
+        ("npm run build 2>&1 | head -50", "npm run build", False),
+        ("shellcheck a.sh", "shellcheck a.sh b.sh", False),
+        ("soak.py --hours 1 --port /dev/x", "soak.py --hours 2 --port /dev/x", False),
+        ("Rscript -e 'render()'", "Rscript -e 'status()'", False),
+        ("python -c 'import shop_pay'", "python -c 'print(1)'", False),
+        ("gradlew build", "JAVA_HOME=/opt/jdk21 gradlew build", True),
+        ("npm install react@19", "npm install react@18", True),
+    ],
+)
+def test_same_command_is_a_fix_only_if_given_otherwise(failed: str, succeeded: str, is_fix: bool) -> None:
+    assert bool(fixes((bash(failed), f"!{REFUSED}"), (bash(succeeded), "done"))) is is_fix
+
+
+def test_same_command_failing_otherwise_ends_an_error_by_what_came_before() -> None:
+    run = bash("gradlew build")
+    turns = (
+        (run, "!a.kt: error: unresolved reference to shop_pay"),
+        (edit(f"{FOLDER}/a.kt"), "done"),
+        (run, f"!{REFUSED}"),
+        (edit(f"{FOLDER}/db.env"), "done"),
+        (run, "done"),
+    )
+    (first, its), (second, other) = fixes(*turns)
+    assert (first, second) == ("a.kt", "db.env")
+    assert "unresolved" in its and "connection" in other
+
+
+def test_same_error_in_other_words_does_not_end_the_first() -> None:
+    run, told = bash("train.py"), "!torch.OutOfMemoryError: CUDA out of memory, tried to allocate {} on the device"
+    turns = ((run, told.format("1 GiB")), (edit(f"{FOLDER}/a.py"), "done"), (run, told.format("2 GiB, 3 MiB is free")))
+    assert fixes(*turns) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "output", "failed"),
+    [
+        ("git add . && git rebase --continue", "CONFLICT (content): in a.py", "git rebase"),
+        ("terraform init && npm test", "bash: terraform: command not found", "terraform init"),
+        ("pytest -q && git commit -m x", "1 failed, 3 passed in 0.2s", "pytest"),
+        ("git commit -m x && git push", "nothing to commit, working tree clean", "git commit"),
+        ("git commit -m x && git push", "[main 1a2b3c4] x\nerror: failed to push some refs", "git push"),
+    ],
+)
+def test_part_of_a_chain_that_failed_is_marked(script: str, output: str, failed: str) -> None:
+    commands = [each for each in found((bash(script), f"!{output}")) if each[0] == "command"]
+    assert commands == [("command", "failed", failed)]
+
+
+def test_success_has_no_error_unless_it_hides_one() -> None:
+    warned = "Error: cannot resolve the original location of shop_pay"
+    assert not [each for each in found((bash("git push"), warned)) if each[0] == "error"]
+    for script in ("make | tail -5", "make; echo done"):
+        assert [each for each in found((bash(script), warned)) if each[0] == "error"]
+
+
+def test_definition_that_stays_is_not_edited() -> None:
+    call = (
+        "Edit\nfile_path: a.ex\nold_string:   defp load(x) do\nnew_string:   def show(x) do\n  end\n\n  defp load(x) do"
+    )
+    assert [name for kind, _, name in found((call, "done")) if kind == "symbol"] == ["show"]
+    read = "     1\u2192def one():\n     2\u2192    return 1\n     3\u2192def two():\n     4\u2192    return 2"
+    write = "Write\nfile_path: a.py\ncontent: def one():\n    return 1\ndef two():\n    return 3"
+    assert [name for kind, _, name in found(("Read\nfile_path: a.py", read), (write, "done")) if kind == "symbol"] == [
+        "two"
+    ]
+
+
+def test_snake_case_is_a_symbol_where_a_call_defines_it() -> None:
+    said = ("claude", "I call `load_rows` with the field `start_col`.")
+    assert [each for each in found(said, (edit("a.py", "def load_rows(x):"), "done")) if each[1] == "mentioned"] == [
+        ("symbol", "mentioned", "load_rows")
+    ]
+    assert found(said) == []
+
+
+def test_bare_name_stands_for_the_one_path_that_ends_so() -> None:
+    said = ("claude", "Now pay.py is next.")
+    one, other = (edit(f"{FOLDER}/src/pay.py"), "done"), (edit(f"{FOLDER}/lib/pay.py"), "done")
+    assert ("file", "mentioned", "src/pay.py") in found(said, one)
+    assert ("file", "mentioned", "pay.py") in found(said, one, other)
+
+
+def test_numbers_that_count_points_are_no_tickets() -> None:
+    points = [("claude", f"Critical issue #{number}: fix it") for number in (1, 2, 3)]
+    assert found(*points) == []
+    assert found(("claude", "See PR #2.")) == [("ticket", "mentioned", "#2")]
+
+
 def test_error_that_never_ended_has_no_fix() -> None:
     turns = ((bash("alembic upgrade head"), f"!{REFUSED}"), (edit(f"{FOLDER}/db.env"), "done"))
     assert not [each for each in found(*turns) if each[1] == "fixed"]
@@ -135,10 +239,19 @@ def test_error_that_never_ended_has_no_fix() -> None:
         ("npm install --save-dev @types/node", "@types/node"),
         ("cargo add serde", "serde"),
         ("uv add ruff", "ruff"),
+        ("pnpm --filter web add zustand", "zustand"),
+        ("npm --prefix web install -D webdriverio > log", "webdriverio"),
     ],
 )
 def test_installed_package_is_a_dependency(script: str, package: str) -> None:
-    assert ("package", "depends_on", package) in found((bash(script), None))
+    assert [each for each in found((bash(script), None)) if each[0] == "package"] == [
+        ("package", "depends_on", package)
+    ]
+
+
+@pytest.mark.parametrize("script", ["pnpm --filter web exec playwright install chromium", "pip install -r all.txt"])
+def test_words_of_other_commands_are_no_packages(script: str) -> None:
+    assert not [each for each in found((bash(script), None)) if each[0] == "package"]
 
 
 def test_host_of_ssh_is_found() -> None:

@@ -63,6 +63,8 @@ def test_bare_name_does_not_stand_for_a_path_that_ends_with_it() -> None:
         ("python manage.py migrate stock", ["python manage.py migrate"]),
         ("docker compose up -d db", ["docker compose up"]),
         ("./gradlew test --tests 'A*'", ["gradle test"]),
+        ("poetry config cert /etc/ca.pem && poetry run pytest", ["poetry config cert", "pytest"]),
+        ("uv pip install httpx && bundle add puma && bundle exec rspec", ["pip install", "bundle add", "rspec"]),
     ],
 )
 def test_command_is_named_by_program_and_subcommand(script: str, names: list[str]) -> None:

@@ -36,6 +36,20 @@ psycopg2.OperationalError: connection to server at "localhost" (127.0.0.1), port
             "loading\ndjango.core.exceptions.ImproperlyConfigured: Requested setting DATABASES\n",
             "django.core.exceptions.ImproperlyConfigured: Requested setting DATABASES",
         ),
+        *[
+            (line, line)
+            for line in (
+                "src/a.ts(263,9): error TS2769: No overload matches this call.",
+                "14:1  error  Prefer named exports  import/no-default-export",
+                "HTTP Error 403: Invalid authentication information.",
+                "Database Error in model stg_events of shop_pay",
+                "│ Error: Backend initialization required, please run init",
+            )
+        ],
+        (
+            "ERROR: failed to pull data for following targets:\ndata/may",
+            "ERROR: failed to pull data for following targets:",
+        ),
         ("Assertion failure in mixer_Buffer.h:88", "Assertion failure in mixer_Buffer.h:88"),
         ("lib/a.rb:4:in `scan': invalid bytes in UTF-8 (ArgumentError)",) * 2,
         (
@@ -60,6 +74,11 @@ def test_line_that_tells_the_error_is_found(output: str, line: str) -> None:
         "org.opentest4j.AssertionFailedError: expected: <3> but was: <4>",
         "Finished: PASS=31 ERROR=0 when loading database test",
         "warning: unused variable `x`",
+        "[main 63d9067] fix: improve abort listener error handling and prevent leaks",
+        "    80     │ - ····streamingService.destroySession(session.id).catch((error)·=>·{",
+        'In bin/run line 4:\n. "$BASE/lib/tell.sh"\n  ^---^ SC1091 (info): Not following: ./lib/tell.sh',
+        "No :ignore_warnings opt specified in mix.exs and default does not exist.",
+        "app/menu.tsx (1:0): Error when using sourcemap for reporting an error: Can't resolve original location.",
         "all good",
     ],
 )

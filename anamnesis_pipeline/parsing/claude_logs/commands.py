@@ -127,7 +127,7 @@ def commands_of(script: str) -> Iterator[tuple[str, list[str], list[str]]]:
     for stages in pipelines(script[:MAX_SCRIPT_CHARS], []):
         for words in stages:
             name, rest = program(words)
-            while name in _LAUNCHERS and rest:
+            while name in _LAUNCHERS and rest and (name != "bundle" or rest[0] == "exec"):
                 name, rest = program(rest)
             if name:
                 yield name, rest, words
@@ -165,8 +165,8 @@ def _acts(name: str, rest: Sequence[str], words: Sequence[str]) -> bool:
         return False
     if (acting := _ACTS_WHEN.get(name)) is not None:
         return re.search(acting, " ".join(rest)) is not None
-    told = (word for before, word in pairwise(["", *rest]) if not word.startswith("-") and not _SHORT.fullmatch(before))
-    return next(told, "") not in _LOOKING_WORDS
+    told = [word for before, word in pairwise(["", *rest]) if not word.startswith("-") and not _SHORT.fullmatch(before)]
+    return not told or told[0] not in _LOOKING_WORDS or (told[0] == "config" and len(told) > 2)
 
 
 # --- tests -----------------------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ _WRAPPERS = frozenset(
 )
 """Words that may precede a program's name, with options, numbers and assignments."""
 _MANAGERS = frozenset({"uv", "poetry", "pipx"})
-_OF_MANAGER = frozenset("add remove sync lock install uninstall update upgrade build publish init venv tool".split())
-"""Words after which a manager of packages works itself, and runs no other program."""
 _IN_BETWEEN = re.compile(r"-.*|[A-Za-z_]\w*=.*|[\d.]+[smhd]?", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1")
 _SUBSTITUTION = re.compile(r"\$\(((?:[^()'\"]|'[^']*'|\"[^\"]*\"){0,2000}+)\)|`([^`]{0,2000})`")
@@ -102,7 +100,7 @@ def program(words: Sequence[str]) -> tuple[str, list[str]]:
     )
     rest = list(words[sum(1 for _ in skipped) :])
     before = words[len(words) - len(rest) - 1] if len(rest) < len(words) else ""
-    if rest and before in _MANAGERS and rest[0] in _OF_MANAGER:
+    if rest and before in _MANAGERS and rest[0] != "pip":  # it works itself, and runs no other program
         return before, rest
     name = PurePosixPath(rest[0]).name.lower().removesuffix(".exe") if rest else ""
     return name, rest[1:]

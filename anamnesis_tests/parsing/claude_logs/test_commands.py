@@ -47,6 +47,7 @@ CHANGES = [
     "pip install -e .",
     "pytest -q",
     "terraform apply",
+    "poetry config certificates.shop.cert /etc/ca.pem",
 ]
 
 
