@@ -163,7 +163,8 @@ def test_same_command_failing_otherwise_ends_an_error_by_what_came_before() -> N
     )
     (first, its), (second, other) = fixes(*turns)
     assert (first, second) == ("a.kt", "db.env")
-    assert "unresolved" in its and "connection" in other
+    assert "unresolved" in its
+    assert "connection" in other
 
 
 def test_same_error_in_other_words_does_not_end_the_first() -> None:
