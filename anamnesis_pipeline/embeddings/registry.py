@@ -44,6 +44,16 @@ KNOWN_MODELS = (
         query_prefix=_BGE_QUERY,
     ),
     KnownModel(
+        "intfloat/multilingual-e5-small",
+        384,
+        512,
+        "MIT",
+        471,
+        "some 100 languages; as wide as MiniLM",
+        query_prefix="query: ",
+        passage_prefix="passage: ",
+    ),
+    KnownModel(
         "intfloat/multilingual-e5-base",
         768,
         512,

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.languages import language_of
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS, STOP_WORDS_OF
 from anamnesis_pipeline.parsing.text.unspaced_scripts import is_unspaced, parted, words_in
 
 _LITERAL = re.compile(
@@ -26,7 +27,8 @@ _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"")
 def content_words(text: str) -> list[str]:
     """Return the content words, in order, each once; all words if there are none."""
     words = list(dict.fromkeys(word.lower() for word, _, _ in words_in(text)))
-    return [word for word in words if word not in STOP_WORDS] or words
+    stop_words = STOP_WORDS_OF.get(language_of(text) or "", STOP_WORDS)
+    return [word for word in words if word not in stop_words] or words
 
 
 def literal_tokens(text: str) -> list[str]:

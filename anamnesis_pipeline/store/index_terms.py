@@ -6,7 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from anamnesis_pipeline.parsing.text.unspaced_scripts import is_unspaced, parted, phrase_of, terms_of_run
+from anamnesis_pipeline.parsing.text.languages import stemmed
+from anamnesis_pipeline.parsing.text.unspaced_scripts import is_unspaced, paired, parted, phrase_of, terms_of_run
 
 STEM_TOKENIZER = "porter unicode61 remove_diacritics 2"
 # every category but separators and controls is part of a token, so that only spaces divide
@@ -50,6 +51,11 @@ def _scratch() -> sqlite3.Connection:
         connection.execute(f'CREATE VIRTUAL TABLE {table} USING fts5 (word, tokenize = "{tokenizer}")')
         connection.execute(f"CREATE VIRTUAL TABLE {table}_terms USING fts5vocab ({table}, instance)")
     return connection
+
+
+def stem_terms(text: str) -> str:
+    """Return a text as FTS5 gets it for the index of stems."""
+    return stemmed(paired(text))
 
 
 # --- terms of the exact index ----------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+from anamnesis_pipeline.parsing.text.languages import language_of
+from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS, STOP_WORDS_OF
 from anamnesis_pipeline.search.words import content_words, literal_tokens, literal_words, unknown_share
 
 
@@ -14,12 +15,28 @@ def test_function_words_are_left_out_unless_nothing_else_is_there() -> None:
     assert content_words("?!") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Warum wurden die Rechnungen nicht gelöscht?", ["rechnungen", "gelöscht"]),
+        ("Pourquoi est-ce que les paniers sont vides ?", ["paniers", "vides"]),
+        ("¿Por qué no se pagaban los portes?", ["pagaban", "portes"]),
+        ("Du oder sie", ["du", "oder", "sie"]),
+        ("Why did the die roll, and what was the war for?", ["die", "roll", "war"]),
+        ("der timeout", ["der", "timeout"]),
+    ],
+)
+def test_stop_words_are_those_of_the_language_of_a_text(text: str, words: list[str]) -> None:
+    assert content_words(text) == words
+
+
 @given(st.text(max_size=80))
 def test_words_are_distinct_lower_case_and_from_the_text(text: str) -> None:
     words = content_words(text)
     assert len(words) == len(set(words))
     assert all(word in text.lower() or word in "".join(c.lower() for c in text) for word in words)
-    assert not set(words) & STOP_WORDS or set(words) <= STOP_WORDS
+    stop_words = STOP_WORDS_OF.get(language_of(text) or "", STOP_WORDS)
+    assert not set(words) & stop_words or set(words) <= stop_words
 
 
 @pytest.mark.parametrize(

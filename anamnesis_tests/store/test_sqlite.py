@@ -276,7 +276,7 @@ def test_sessions_of_an_older_file_are_noted(store: Store, database: Database):
         held.execute("ALTER TABLE episodes DROP COLUMN read_count")
         held.execute("CREATE TRIGGER episodes_update_is_seen AFTER UPDATE ON episodes BEGIN SELECT 1; END")
         held.execute("DELETE FROM migrations WHERE number >= 9")
-    assert migrate(database) == 4
+    assert migrate(database) == 5
     assert store.sessions.changed("box--logs", "", 10) == ["s1"]
     assert store.sessions.states(["s2"]) == []
 
@@ -318,7 +318,7 @@ def test_full_text_of_an_older_file_goes_on_where_it_stopped(path: Path, monkeyp
     monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
     make_version_7(path)
     with closing(Database(path)) as database:
-        texts = ["登录超时改成三十秒", "forgotten", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา", "the last"]
+        texts = ["登录超时改成三十秒", "forgotten", "plain words", "夜间重跑gen-itgc后", "เซสชันหมดเวลา", GERMAN]
         with database.write() as connection:
             for n, text in enumerate(texts):
                 key = connection.execute(OLDER_EPISODE, (f"e{n}",)).lastrowid
@@ -337,21 +337,101 @@ def test_full_text_of_an_older_file_goes_on_where_it_stopped(path: Path, monkeyp
             assert connection.execute("SELECT count(*) FROM stem_index_docsize").fetchone() == (2,)
     with closing(opened(path)) as store:
         assert store.text.check() == []
-        for n, words in enumerate([["登录", "三十"], ["forgotten"], ["plain"], ["itgc"], ["หม"], ["last"]]):
+        for n, words in enumerate([["登录", "三十"], ["forgotten"], ["plain"], ["itgc"], ["หม"], ["nicht"]]):
             for analyzer in ("stem", "exact"):
                 hits = store.text.with_all(words, 9, EpisodeFilter(), analyzer=analyzer)
                 assert [hit.episode_id for hit in hits] == ([] if n == 1 else [f"e{n}"])
+        assert [hit.episode_id for hit in store.text.matching(["rechnung"], 9, EpisodeFilter())] == ["e5"]
         store.episodes.delete("e3")
         assert store.text.check() == []
+
+
+def test_upgrade_indexes_stems_and_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MAX_ROWS_PER_WRITE", 2)
+    with closing(opened(path)) as store:
+        for number, text in enumerate([GERMAN, "the invoices", SPANISH, "the end"]):
+            put(store, f"e{number}", text)
+    with closing(Database(path)) as database:
+        with database.write() as connection:
+            connection.execute("DELETE FROM migrations WHERE number >= 13")
+            connection.execute("INSERT INTO reindexing VALUES (2, 4)")  # what an earlier upgrade had not done yet
+        assert migrate(database) == 1
+        with database.write() as connection:
+            schema._index_some(connection)
+        with database.read() as connection:
+            assert connection.execute("SELECT count(*) FROM stem_index_docsize").fetchone() == (2,)
+            assert connection.execute("SELECT done, last FROM reindexing").fetchall() == [(2, 4)]
+    with closing(opened(path)) as store:
+        assert store.text.check() == []
+        found = {
+            word: [hit.episode_id for hit in store.text.matching([word], 9, EpisodeFilter())]
+            for word in ("rechnung", "invoice", "facturacion", "ending")
+        }
+        assert found == {"rechnung": ["e0"], "invoice": ["e1"], "facturacion": ["e2"], "ending": ["e3"]}
+        assert [hit.episode_id for hit in store.text.matching(["gelöscht"], 9, EpisodeFilter(), analyzer="exact")] == [
+            "e0"
+        ]
 
 
 # --- full text -------------------------------------------------------------------------------------------
 
 
+GERMAN = "Die Rechnungen wurden nicht gelöscht, und der Akku zeigt einen hohen Verbrauch."
+FRENCH = "Les paniers abandonnés ne sont pas facturés."
+SPANISH = "La facturación no se repite en las sesiones."
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("rechnung", ["de"]),
+        ("Rechnungen", ["de"]),
+        ("abandonner", ["fr"]),
+        ("abandonnes", ["fr"]),
+        ("facturacion", ["es"]),
+        ("sesión", ["es"]),
+        ("sesiones", ["es"]),
+        ("invoice", ["en"]),
+        ("services", ["all", "en"]),
+    ],
+)
+def test_words_are_found_in_other_forms_of_their_language(store: Store, word: str, expected: list[str]):
+    put(store, "de", GERMAN)
+    put(store, "fr", FRENCH)
+    put(store, "es", SPANISH)
+    put(store, "en", "the invoices of a service")
+    put(store, "all", "Der Service und die API sind nicht da")
+    hits = store.text.matching([word], 9, EpisodeFilter())
+    assert sorted(hit.episode_id for hit in hits) == expected
+    assert sorted(hit.episode_id for hit in store.text.with_all([word], 9, EpisodeFilter())) == expected
+    assert store.text.unknown([word, "absent"]) == ["absent"]
+
+
+def test_a_word_in_two_languages_counts_as_one(store: Store):
+    put(store, "de", "Der Service und die API sind nicht da")
+    put(store, "en", "the service and that API were not here")
+    hits = store.text.matching(["service"], 9, EpisodeFilter())
+    assert [hit.episode_id for hit in hits] == ["de", "en"]
+    assert hits[0].score == pytest.approx(hits[1].score, rel=0.05)
+
+
+def test_unknown_compound_is_looked_for_by_its_parts(store: Store):
+    put(store, "de", GERMAN)
+    put(store, "half", "Der Akku ist nicht geladen und das ist so.")
+
+    def found(word: str) -> list[str]:
+        return [hit.episode_id for hit in store.text.matching([word], 9, EpisodeFilter())]
+
+    assert found("Akkuverbrauch") == ["de", "half"]
+    assert found("Akkuladung") == found("batteryverbrauch") == []
+    put(store, "whole", "Akkuverbrauch")
+    assert found("Akkuverbrauch") == ["whole"]
+
+
 def forget_in_index(path: Path, key: int) -> None:
     """Let the index of stems lack the passage `text`."""
     with closing(sqlite3.connect(path)) as tampering, tampering:
-        for name in ("exact_terms", "paired"):
+        for name in ("exact_terms", "stem_terms"):
             tampering.create_function(name, 1, lambda text: text)
         tampering.execute(
             "INSERT INTO stem_index (stem_index, rowid, text, context) VALUES ('delete', ?, 'text', '')", (key,)

@@ -85,7 +85,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 def plans(folder: Path, *, of_counts: bool = False) -> list[tuple[str, str]]:
     """Each step of the plans of the queries seen, with these; of those that count where that is asked for."""
     with closing(sqlite3.Connection(folder / "memory.db")) as plain:
-        for name in ("exact_terms", "paired", "casefold"):
+        for name in ("exact_terms", "stem_terms", "casefold"):
             plain.create_function(name, -1, lambda *texts: "")
         return [
             (row[3], sql)

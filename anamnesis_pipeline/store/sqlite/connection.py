@@ -17,8 +17,7 @@ from tempfile import TemporaryDirectory
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreBusy, StoreCorrupt, StoreFull
-from anamnesis_pipeline.parsing.text.unspaced_scripts import paired
-from anamnesis_pipeline.store.index_terms import exact_terms
+from anamnesis_pipeline.store.index_terms import exact_terms, stem_terms
 
 BUSY_TIMEOUT_S = 30.0
 COPY = "anamnesis-check-"
@@ -167,7 +166,7 @@ class Database:
         )
         try:
             connection.create_function("exact_terms", 1, exact_terms, deterministic=True)
-            connection.create_function("paired", 1, paired, deterministic=True)
+            connection.create_function("stem_terms", 1, stem_terms, deterministic=True)
             connection.create_function("casefold", 1, str.casefold, deterministic=True)  # lower() knows ASCII alone
             _keep_a_log(connection)
             for pragma in PRAGMAS:

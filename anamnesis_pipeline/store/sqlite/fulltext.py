@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, Variant
+from anamnesis_pipeline.parsing.text.languages import forms_of, splits_of
 from anamnesis_pipeline.parsing.text.unspaced_scripts import parted, sought
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
@@ -50,13 +51,15 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One word of a query. `match`: as an FTS5 expression, in what is searched; `word`: the same in everything; `term`:
-    the index's own term, where it is one. It is in about so many `passages`, their context included.
+    """One word of a query. `match`: as an FTS5 expression, in what is searched; `word`: the same in everything;
+    `terms`: the index's own terms, any of which is the word, where each of its forms is one; `compound`: the word
+    itself, where it may be one. It is in about so many `passages`, their context included.
     """
 
     match: str
     word: str
-    term: str | None
+    terms: tuple[str, ...]
+    compound: str = ""
     passages: int = 0
 
 
@@ -103,6 +106,7 @@ class SqliteTextIndex(TextIndex):
             return []
         with self._database.read() as connection:
             search = self._search(connection, table, in_text, k, where)
+            terms = [part for term in terms for part in self._parts(search, term)]
             return self._best(search, self._occurring_in(search, terms))
 
     @override
@@ -178,16 +182,41 @@ class SqliteTextIndex(TextIndex):
     def _asked(self, table: str, words: Sequence[str], in_text: bool) -> list[_Term]:
         """Each distinct word that the index may know."""
         unique = list(dict.fromkeys(indexed(word).replace("\0", " ").strip() for word in words))
+        asked: list[Sequence[str]]
         if table == "exact_index":
-            unique = list(dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word)))
+            asked = [[phrase] for phrase in dict.fromkeys(phrase for word in unique for phrase in exact_phrases(word))]
         else:
-            unique = list(dict.fromkeys(map(sought, unique)))
-        column = "{text} : " if in_text else ""
-        return [
-            _Term(column + _quoted(word), _quoted(word), terms[0] if len(terms) == 1 else None)
-            for word, terms in self._terms.of(table, unique).items()
-            if terms
-        ]
+            asked = [forms_of(word) for word in dict.fromkeys(map(sought, unique))]
+        return self._terms_of(table, asked, in_text)
+
+    def _terms_of(self, table: str, asked: Sequence[Sequence[str]], in_text: bool) -> list[_Term]:
+        """Each word that the index may know, given by its forms, the word itself first."""
+        known = self._terms.of(table, [form for forms in asked for form in forms])
+        found: list[_Term] = []
+        for forms in asked:
+            if own := [form for form in forms if known[form]]:
+                word = f"({' OR '.join(map(_quoted, own))})"
+                is_single = all(len(known[form]) == 1 for form in own)
+                terms = tuple(dict.fromkeys(known[form][0] for form in own)) if is_single else ()
+                compound = forms[0] if len(forms) > 1 else ""
+                found.append(_Term(f"{{text}} : {word}" if in_text else word, word, terms, compound))
+        return found
+
+    def _parts(self, search: _Search, term: _Term) -> list[_Term]:
+        """Return the words that a German compound is made of, where no passage has it and passages have these: those
+        that most have (Koehn and Knight 2003, https://aclanthology.org/E03-1076/); else the term itself.
+        """
+        if not term.compound or self._occurrences(search, term.word):
+            return [term]
+        most, best = 0, [term]
+        for split in splits_of(term.compound):
+            parts = self._terms_of(search.table, [[form] for form in split], search.in_text)
+            held = 1
+            for part in parts:
+                held = held and held * self._occurrences(search, part.word)
+            if held > most:
+                most, best = held, parts
+        return best
 
     def _forget_counts(self, table: str, corpus: Corpus) -> None:
         """Words are counted again when the index grew or shrank by 1%."""
@@ -303,7 +332,7 @@ class SqliteTextIndex(TextIndex):
         if _is_common(term):
             ids = self._common.ids(search.connection, search.table, term.match, corpus)
             return ids, np.ones(len(ids))
-        counted = term.term if term.passages <= COUNTED_ROWS else None
+        counted = term.terms if term.passages <= COUNTED_ROWS else ()
         wanted = Wanted(search.table, term.word if counted else term.match, counted)
         words = self._lists.of(search.connection, wanted, corpus)
         ids = words.ids[: np.searchsorted(words.ids, corpus.newest, side="right")].astype(np.int64)

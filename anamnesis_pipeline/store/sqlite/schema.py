@@ -174,25 +174,25 @@ def _missing(connection: sqlite3.Connection) -> list[Table]:
 
 _STEM_TEXT = (
     """CREATE VIEW passage_words AS
-        SELECT passage_id, paired(text) AS text, paired(context) AS context FROM passage_texts""",
+        SELECT passage_id, stem_terms(text) AS text, stem_terms(context) AS context FROM passage_texts""",
     f"""CREATE VIRTUAL TABLE stem_index USING fts5 (
         text, context, content = 'passage_words', content_rowid = 'passage_id',
         tokenize = '{STEM_TOKENIZER}'
     )""",
     "CREATE VIRTUAL TABLE stem_words USING fts5vocab (stem_index, instance)",
-    "CREATE TABLE reindexing (done INTEGER NOT NULL, last INTEGER NOT NULL)",
     """CREATE TRIGGER passage_texts_added AFTER INSERT ON passage_texts BEGIN
         INSERT INTO stem_index (rowid, text, context)
-            VALUES (new.passage_id, paired(new.text), paired(new.context));
+            VALUES (new.passage_id, stem_terms(new.text), stem_terms(new.context));
         INSERT INTO exact_index (rowid, terms) VALUES (new.passage_id, exact_terms(new.text));
     END""",
     """CREATE TRIGGER passage_texts_removed AFTER DELETE ON passage_texts BEGIN
         INSERT INTO stem_index (stem_index, rowid, text, context)
-            VALUES ('delete', old.passage_id, paired(old.text), paired(old.context));
+            VALUES ('delete', old.passage_id, stem_terms(old.text), stem_terms(old.context));
         INSERT INTO exact_index (exact_index, rowid, terms)
             VALUES ('delete', old.passage_id, exact_terms(old.text));
     END""",
 )
+_REINDEXING = "CREATE TABLE reindexing (done INTEGER NOT NULL, last INTEGER NOT NULL)"
 _EXACT_TEXT = (
     "CREATE VIEW passage_terms AS SELECT passage_id, exact_terms(text) AS terms FROM passage_texts",
     f"""CREATE VIRTUAL TABLE exact_index USING fts5 (
@@ -224,6 +224,7 @@ def _statements_of_a_new_file() -> list[str]:
         "INSERT INTO filter_version VALUES (0)",
         *_EXACT_TEXT,
         *_STEM_TEXT,
+        _REINDEXING,
         *(
             _seen(each, event)
             for each in ("episodes", "episode_tags", "passages")
@@ -244,7 +245,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("m005_queries", ()),
     ("m006_events", ()),
     ("m007_chat", ()),
-    # full text of scripts without spaces: the index holds what paired() and exact_terms() make of a text, and both
+    # full text of scripts without spaces: the index holds what stem_terms() and exact_terms() make of a text, and both
     # make something else of those scripts than before. Filled by index_texts(), from the passage after done to last
     (
         "m008_unspaced",
@@ -254,6 +255,7 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "DROP TABLE stem_words",
             "DROP TABLE stem_index",
             *_STEM_TEXT,
+            _REINDEXING,
             "INSERT INTO exact_index (exact_index) VALUES ('delete-all')",
             "INSERT INTO reindexing SELECT 0, seq FROM sqlite_sequence WHERE name = 'passages'",
         ),
@@ -297,6 +299,22 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "DROP INDEX summaries_by_model",
             "CREATE INDEX summaries_by_model ON summaries (model, problem, skip)",
+        ),
+    ),
+    # stems of German, French and Spanish: stem_terms() is what paired() was, and makes something else of those texts.
+    # A process of an earlier version lacks the function, so that it cannot write what this one would not find
+    (
+        "m013_languages",
+        (
+            "DROP TRIGGER passage_texts_added",
+            "DROP TRIGGER passage_texts_removed",
+            "DROP VIEW passage_words",
+            "DROP TABLE stem_words",
+            "DROP TABLE stem_index",
+            *_STEM_TEXT,
+            "INSERT INTO exact_index (exact_index) VALUES ('delete-all')",
+            "DELETE FROM reindexing",
+            "INSERT INTO reindexing SELECT 0, seq FROM sqlite_sequence WHERE name = 'passages'",
         ),
     ),
 )
@@ -380,7 +398,7 @@ def _index_some(connection: sqlite3.Connection) -> tuple[int] | None:
     connection.execute(f"INSERT INTO exact_index (rowid, terms) SELECT passage_id, exact_terms(text) FROM {passages}")
     connection.execute(
         f"""INSERT INTO stem_index (rowid, text, context)
-            SELECT passage_id, paired(text), paired(context) FROM {passages}"""
+            SELECT passage_id, stem_terms(text), stem_terms(context) FROM {passages}"""
     )
     connection.execute("UPDATE reindexing SET done = coalesce(?, last)", (reached,))
     connection.execute("DELETE FROM reindexing WHERE done >= last")

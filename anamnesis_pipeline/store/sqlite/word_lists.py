@@ -140,11 +140,11 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A word to be looked up in an index: an FTS5 expression, and the index's own term where occurrences count."""
+    """A word to be looked up in an index: an FTS5 expression, and the index's own terms where occurrences count."""
 
     table: str
     match: str
-    term: str | None = None
+    terms: tuple[str, ...] = ()
 
 
 class WordLists:
@@ -189,12 +189,13 @@ def _current(connection: sqlite3.Connection, wanted: Wanted, known: WordList | N
 
 
 def _read(connection: sqlite3.Connection, wanted: Wanted, corpus: Corpus) -> WordList:
-    if wanted.term is None:
+    if not wanted.terms:
         return WordList(ids_behind(connection, wanted.table, wanted.match, -1), covered=corpus.newest, gone=corpus.gone)
     # one row of text instead of many of numbers: SQLite then walks them all without Python's lock
     (listed,) = connection.execute(
-        f"SELECT coalesce(group_concat(doc * 2 + (col = 'text')), '') FROM {WORDS_OF[wanted.table]} WHERE term = ?",
-        (wanted.term,),
+        f"""SELECT coalesce(group_concat(doc * 2 + (col = 'text')), '') FROM {WORDS_OF[wanted.table]}
+            WHERE term IN ({", ".join("?" * len(wanted.terms))})""",
+        wanted.terms,
     ).fetchone()
     found = np.fromstring(listed, np.int64, sep=",")
     ids, places = np.unique(found >> 1, return_inverse=True)
