@@ -1,12 +1,12 @@
 """Are questions by thing and the hook before actions right? Made histories of work, with questions and actions.
 
-    python benchmarks/asking.py [--part dev|held|proof|final] [--home FOLDER] [--show]
+    python benchmarks/asking.py [--part dev|held|proof|final|sealed] [--home FOLDER] [--show]
     python benchmarks/asking.py --episodes 100000 [--home FOLDER]
 
 The histories of data/asking become logs of one memory, each project with its clones and worktrees, without an LLM and
 without vectors. A question is right if the first answer's session is an expected one, and where none is expected, if
 there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece; an
-unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held` and `proof`; `final` is held out.
+unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held`, `proof` and `final`; `sealed` is held out.
 
 `--episodes`: how long answers take in the largest project of a memory of so many (`made_memory.py`; takes minutes).
 """
@@ -215,7 +215,7 @@ def _absent(name: str) -> str:
 def main() -> None:
     """Build or take a home, and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", default="dev", choices=("dev", "held", "proof", "final"))
+    parser.add_argument("--part", default="dev", choices=("dev", "held", "proof", "final", "sealed"))
     parser.add_argument("--episodes", type=int, help="measure times in a made memory of so many episodes instead")
     parser.add_argument("--home", type=Path)
     parser.add_argument("--show", action="store_true", help="print what is wrong")
