@@ -37,6 +37,13 @@ class ModelLoading(RetryLater):
     """
 
 
+class RerankerSlow(RetryLater):
+    """The cross-encoder of `rerank_model` does not answer in time.
+
+    The search answers in its own order and says so. Use a smaller model, or more cores for embedding.
+    """
+
+
 class ServiceUnreachable(RetryLater):
     """The local service or Dagster does not answer.
 

@@ -356,6 +356,11 @@ class Settings(LlmSettings):
     token_vectors: bool = Field(
         True, description="Store vectors of single words in new spaces too: better ranking, about 2.5 KB more a passage"
     )
+    rerank_model: str = Field(
+        "",
+        description="Cross-encoder that reorders the first hits of a search: a sentence-transformers id or path; "
+        "empty: none",
+    )
     switch: Literal["auto", "ask"] = Field(
         "auto",
         description="When a complete space answers searches: at once (`auto`), or after `anamnesis model use` (`ask`)",

@@ -128,6 +128,22 @@ def find_model(model_id: str, *, local_only: bool = False) -> ModelFiles:
         raise _incomplete(folder, exc) from exc
 
 
+def find_cross_encoder(model_id: str, *, local_only: bool = False) -> Path:
+    """Return the folder of a cross-encoder: a folder, or a model of the hub (downloaded once).
+
+    :param local_only: never download; use only files on this disk.
+    :raises UnknownModel: it is not there.
+    """
+    if (folder := _folder_of(model_id)) is not None:
+        return folder
+    try:
+        return _snapshot(model_id, local_only=True)
+    except UnknownModel:
+        if local_only:
+            raise UnknownModel(f"{model_id!r} is not on this disk, and none may be downloaded") from None
+    return _snapshot(model_id, local_only=False)
+
+
 def named(model: str) -> str:
     """Return a folder as an absolute path, for processes with another working directory; any other name unchanged."""
     folder = os.path.expanduser(model)

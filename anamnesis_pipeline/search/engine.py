@@ -41,6 +41,8 @@ from anamnesis_pipeline.store.session_model import SESSION_KIND
 from anamnesis_pipeline.store.statements import statement_of
 
 EmbedQuery = Callable[[str, Space], QueryVectors]
+Rerank = Callable[[str, Sequence[str]], NDArray[np.float32]]
+"""(question, texts) -> how well each text answers, shape (texts,)"""
 
 COMPACTION = "compact_summary"
 """Kind of the summary that a compaction leaves."""
@@ -48,6 +50,8 @@ HIDDEN_KINDS = (COMPACTION, SESSION_KIND)
 """Left out unless requested by `kind`: summaries, by Claude Code and of sessions, of text that is stored verbatim."""
 CHARS_PER_TOKEN = 4
 SECTION_KINDS = ("document", "code")
+RERANK_DEPTH = 20
+"""First episodes whose best passages a cross-encoder reads."""
 MAX_TOP_K, NOTES_DEPTH = 100, 4
 """Notes of a time are searched among `NOTES_DEPTH` times more hits."""
 REFILL_DEPTH = 1_000
@@ -56,8 +60,8 @@ REFILL_DEPTH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A candidate as stored: the best passage of an episode and its companions, its cosine, and its fused score
-    including `company` and `factors`.
+    """A candidate as stored: the best passage of an episode and its companions, its cosine, its fused score including
+    `company` and `factors`, and its score by the cross-encoder (`reread`).
     """
 
     episode: EpisodeHead
@@ -68,6 +72,7 @@ class _Found:
     vector: NDArray[np.float32] | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     company: float = 0.0
+    reread: float | None = None
 
     @property
     def passages(self) -> tuple[StoredPassage, ...]:
@@ -96,18 +101,21 @@ class Engine:
         min_value: Callable[[], float] = lambda: 0.0,
         zone: Callable[[], tzinfo] = lambda: UTC,
         private: Callable[[], Private] = Private,
+        rerank: Rerank | None = None,
     ) -> None:
         """:param embed_query: returns the text's vectors in the given space; None: no model is loaded here.
         :param space_for: the space to search while the active one's model still loads.
         :param min_value: episodes of logs with a lower value are routine and rank lower.
         :param zone: time zone of the days in a question.
         :param private: the current private sources and projects, left out unless the question names them.
+        :param rerank: scores passages by a cross-encoder; any AnamnesisError of it leaves the order unchanged.
         """
         self._store = store
         self._embed_query = embed_query
         self._space_for = space_for
         self._min_value = min_value
         self._zone = zone
+        self._rerank = rerank
         self.private = private
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
@@ -185,7 +193,7 @@ class Engine:
         """
         where = replace(query.where, kinds=(COMPACTION,) if event.is_compaction else (), tags=(), layers=())
         floor = -math.inf if event.is_compaction else query.profile.floor
-        profile = replace(query.profile, boosts=False, floor=floor)
+        profile = replace(query.profile, boosts=False, floor=floor, rerank=False)
         asked = replace(
             query, text=event.words, top_k=1, where=where, max_tokens=None, explain=False, profile=profile, weak=False
         )
@@ -254,6 +262,7 @@ class Engine:
     def _hits(self, question: Question, depth: int, words: Sequence[Waiting], degraded: list[str]) -> _Answered:
         """Search ever deeper lists until there are enough distinct episodes, or the lists are exhausted."""
         query = question.query
+        reread: dict[int, float] = {}
         while True:
             with self.times.of("lists"):
                 rankings = answered([*self._dense(question, depth), *words], degraded)
@@ -267,6 +276,7 @@ class Engine:
                     ranked = self._ranker.order(question, held, None)
             with self.times.of("read"):
                 read = self._read(question, ranked)
+            read = self._reranked(query, read, reread, degraded)
             if ranked.late:  # the co-occurrence boost would outweigh the small gaps of the lists alone
                 read = _accompanied(read, query.profile.company)
             found = self._boosted(question, ranked, read)
@@ -324,6 +334,30 @@ class Engine:
             for c in clear
             if c.episode_id in holding
         ]
+
+    def _reranked(
+        self, query: SearchQuery, found: list[_Found], reread: dict[int, float], degraded: list[str]
+    ) -> list[_Found]:
+        """Give the highest of the first scores to the passage that the cross-encoder likes best, and so on.
+
+        :param reread: its scores so far by passage; extended.
+        """
+        has_failed = any(note.startswith("rerank: ") for note in degraded)
+        if self._rerank is None or has_failed or not query.profile.rerank or query.mode is Mode.EXACT:
+            return found
+        first = found[:RERANK_DEPTH]
+        unread = [each.passage for each in first if each.passage.passage_id not in reread]
+        try:
+            with self.times.of("rerank"):
+                scores = self._rerank(query.text, [stored.passage.text for stored in unread]) if unread else ()
+        except AnamnesisError as exc:
+            degraded.append(f"rerank: {exc}")
+            return found
+        reread |= {stored.passage_id: float(score) for stored, score in zip(unread, scores, strict=True)}
+        order = sorted(first, key=lambda each: -reread[each.passage.passage_id])
+        places = zip(order, first, strict=True)
+        ordered = [replace(f, score=at.score, reread=reread[f.passage.passage_id]) for f, at in places]
+        return ordered + found[RERANK_DEPTH:]
 
     def _holding(self, question: Question, heads: Mapping[str, EpisodeHead]) -> set[str]:
         """Return the ids of those that hold now, or held at the time of `as_of`: what was said by then, within its own
@@ -397,7 +431,9 @@ class Engine:
             key, text = first.passage.passage_id, first.passage.passage.text
             explained = None
             if query.explain:
-                explained = hit_explanation(question, ranked, key, first.cosine, first.company, first.factors)
+                explained = hit_explanation(
+                    question, ranked, key, first.cosine, first.company, first.factors, first.reread
+                )
             hits.append(
                 Hit(
                     episode,

@@ -19,10 +19,12 @@ def hit_explanation(
     cosine: float | None,
     company: float,
     factors: Mapping[str, float],
+    reread: float | None = None,
 ) -> Explanation:
     """Explain one hit: its rank and score in each list that has it, and the effect of every later stage.
 
     :param passage_id: the passage shown of the hit.
+    :param reread: its score by the cross-encoder.
     """
     stages: Explanation = {"factors": {name: round(factor, 4) for name, factor in factors.items()}}
     if passage_id in ranked.late:
@@ -30,6 +32,8 @@ def hit_explanation(
         stages["late"] = {"rank": rank, "score": round(ranked.late[passage_id], 6)}
     if (voice := ranked.told.factors.get(passage_id, 1.0)) != 1.0:
         stages["voice"] = round(voice, 4)
+    if reread is not None:
+        stages["rerank"] = round(reread, 6)
     if company:
         stages["company"] = round(company, 4)
     if ranked.sure is not None:

@@ -45,6 +45,8 @@ class Profile:
     """Confidence (`floor.confidence`) below which a question gets no hits."""
     all_words: bool = True
     """Whether such a question still gets the hits with all its words."""
+    rerank: bool = True
+    """Whether a configured cross-encoder reorders the first hits."""
     decay: Decay = Decay.NONE
     half_life_days: float = 30.0
     scale_days: float = 90.0
@@ -54,8 +56,8 @@ PROFILES = {
     "default": Profile(),
     "facts": Profile(curated_first=True),
     "recent": Profile(decay=Decay.MULTIPLICATIVE),
-    "context": Profile(floor=MIN_UNASKED, all_words=False),
-    "plain": Profile(late=0, neighbours=0, company=0, boosts=False, newer_first=False, floor=-math.inf),
+    "context": Profile(floor=MIN_UNASKED, all_words=False, rerank=False),
+    "plain": Profile(late=0, neighbours=0, company=0, boosts=False, newer_first=False, floor=-math.inf, rerank=False),
 }
 """`facts`: current facts, from curated texts. `recent`: recent events. `context`: quotes for a session's start.
 `plain`: the fused lists alone.

@@ -9,6 +9,7 @@ from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import HOLDING, Episode, EpisodeFilter, EpisodeHead, Space, Variant
 from anamnesis_pipeline.search.engine import HIDDEN_KINDS, Engine
 from anamnesis_pipeline.search.levels import stored_level
+from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.store.base import Store
@@ -95,6 +96,7 @@ def novelty_of_text(store: Store, engine: Engine, text: str, project: str) -> No
         track=False,
         fold=False,
         weak=True,
+        profile=replace(PROFILES["default"], rerank=False),
     )
     hits = engine.search(query).hits
     if store.spaces.active() is None or any(hit.similarity is None for hit in hits):

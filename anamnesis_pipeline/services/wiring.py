@@ -11,10 +11,17 @@ from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.embeddings.api_models import api_model
 from anamnesis_pipeline.embeddings.base import Embedded, Embedder, EmbeddingPool, Role
 from anamnesis_pipeline.embeddings.cores import Priority, available_cores, cores_for
-from anamnesis_pipeline.embeddings.models import MINILM, ModelFiles, choose_precision, find_model
+from anamnesis_pipeline.embeddings.models import (
+    MINILM,
+    ModelFiles,
+    choose_precision,
+    find_cross_encoder,
+    find_model,
+)
 from anamnesis_pipeline.embeddings.pieces import PieceCounter, minilm_pieces
 from anamnesis_pipeline.embeddings.pinned_pool import LoadedModel, PinnedPool, PoolModel
 from anamnesis_pipeline.embeddings.precision import choose_device
+from anamnesis_pipeline.embeddings.reranker import CrossEncoding, Reranker
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
 from anamnesis_pipeline.embeddings.token_vectors import Projection
 from anamnesis_pipeline.errors import DimensionMismatch, UnknownModel
@@ -327,6 +334,24 @@ def open_pool_of(
     )
 
 
+def open_reranker(settings: Settings, cores: Callable[[], Sequence[int]]) -> Reranker | None:
+    """Return the reranker of the settings, not loaded yet; None if they name no model.
+
+    :param cores: reads the cores that embedding is pinned to.
+    """
+    name = settings.rerank_model
+    if not name:
+        return None
+
+    def load() -> CrossEncoding:
+        from anamnesis_pipeline.embeddings.cross_encoder import CrossEncoderModel
+
+        folder = find_cross_encoder(name, local_only=settings.local_only)
+        return CrossEncoderModel(name, folder, choose_device(settings.device))
+
+    return Reranker(name, load, cores)
+
+
 def configured_cores(settings: Settings) -> list[int]:
     """Return the cores that embedding is pinned to.
 
@@ -370,9 +395,14 @@ def open_services(settings: Settings) -> Services:
         return space, _SpaceEmbedder(models, space)
 
     vectors = PostedVectors(store, embedder_of)
+    reranker = open_reranker(settings, lambda: configured_cores(effective_settings(store)))
+    if reranker is not None:
+        reranker.load_in_background()
 
     def close() -> None:
         vectors.close()
+        if reranker is not None:
+            reranker.close()
         models.close()
         store.close()
 
@@ -386,6 +416,7 @@ def open_services(settings: Settings) -> Services:
             lambda: float(_as_it_is(store, settings, "summary_min_value")),
             lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
             lambda: what_is_private(store),
+            reranker.scores if reranker is not None else None,
         ),
         poster=EpisodeWriter(store, open_redactor(settings).mask_text, open_pieces(), vectors.add),
         pool=models,

@@ -14,7 +14,9 @@ from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.posting import EpisodeDraft
 from anamnesis_pipeline.settings import Settings, load
 from anamnesis_pipeline.store.base import Store
+from anamnesis_tests.support.fake_models import wait_for
 from anamnesis_tests.support.live_system import EXAMPLES
+from anamnesis_tests.support.tiny_models import random_cross_encoder
 
 
 @pytest.fixture
@@ -61,6 +63,38 @@ def test_vectors_of_other_weights_never_meet_a_space(settings: Settings, opened:
         wiring.open_pool(settings, of_other_weights)
     pool = wiring.open_pool(settings, replace(space, key=f"{space.key}-g2", generation=2))
     assert (pool.model_id, pool.dim, pool.ready, pool.depth) == (MINILM, 384, False, 0)
+
+
+def test_no_reranker_is_made_unless_a_model_is_set(settings: Settings) -> None:
+    assert settings.rerank_model == ""
+    assert wiring.open_reranker(settings, available_cores) is None
+
+
+def test_a_search_is_reranked_by_the_model_of_the_settings(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_RERANK_MODEL", str(random_cross_encoder(tmp_path / "pairs")))
+    with closing(wiring.open_services(settings)) as made:
+        for text in ("zeppelin hangar", "zeppelin", "the door of a zeppelin"):
+            made.poster.create(EpisodeDraft(text, "mac", "api"))
+        asked = SearchQuery("zeppelin", min_score=0, explain=True)
+        wait_for(lambda: not any(note.startswith("rerank") for note in made.engine.search(asked).degraded))
+        hits = made.engine.search(asked).hits
+        scores = [hit.explanation["stages"]["rerank"] for hit in hits if hit.explanation]
+        assert scores == sorted(scores, reverse=True)
+        assert len(set(scores)) == len(hits) == 3
+
+
+def test_a_missing_cross_encoder_is_named_and_the_search_answers(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANAMNESIS_RERANK_MODEL", "nobody/has-this")
+    monkeypatch.setenv("ANAMNESIS_LOCAL_ONLY", "true")
+    with closing(wiring.open_services(settings)) as made:
+        made.poster.create(EpisodeDraft("zeppelin", "mac", "api"))
+        asked = SearchQuery("zeppelin", min_score=0)
+        wait_for(lambda: any("'nobody/has-this' is not on this disk" in n for n in made.engine.search(asked).degraded))
+        assert len(made.engine.search(asked).hits) == 1
 
 
 def test_new_spaces_have_token_vectors_unless_set_otherwise(settings: Settings, opened: Store) -> None:

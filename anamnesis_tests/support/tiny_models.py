@@ -61,6 +61,28 @@ def saved_other(folder: Path, network: Any) -> ModelFiles:
     return find_model(str(folder / "model"))
 
 
+def random_cross_encoder(folder: Path, scores: int = 1, layers: int = 1, dim: int = 32, heads: int = 4) -> Path:
+    """Write a BERT that gives so many scores to a pair of texts, with MiniLM's tokenizer; returns `folder`."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(bundled_minilm())
+    tokenizer.model_max_length = 512
+    config = BertConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=dim,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * dim,
+        num_labels=scores,
+        initializer_range=0.5,
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def loaded(files: ModelFiles, precision: str = "fp32") -> Any:
     """The model of these files."""
     from anamnesis_pipeline.embeddings.transformer_model import TransformerModel
