@@ -71,7 +71,7 @@ class ModelFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Module:
+class Module:
     """A step of a sentence-transformers model: the last name of its class, its folder, and its config.json or {}."""
 
     kind: str
@@ -222,7 +222,7 @@ def model_choices() -> str:
 
 
 def _describe(model_id: str, path: Path) -> ModelFiles:
-    modules = _modules(path)
+    modules = modules_of(path)
     config = _json(modules[0].folder / "config.json")
     pooling = _pooling(modules)
     window = _window(modules[0].folder, config)
@@ -270,15 +270,15 @@ def _json(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, 
     return loaded
 
 
-def _modules(path: Path) -> list[_Module]:
+def modules_of(path: Path) -> list[Module]:
     """Return the modules in the order of processing. A folder without modules.json is a transformer to be averaged."""
     listing = path / "modules.json"
     if not listing.is_file():
-        return [_Module("Transformer", path, {}), _Module("Pooling", path / "1_Pooling", {})]
+        return [Module("Transformer", path, {}), Module("Pooling", path / "1_Pooling", {})]
     modules = []
     for entry in json.loads(listing.read_text(encoding="utf-8")):
         folder = path / entry["path"]
-        modules.append(_Module(entry["type"].rsplit(".", 1)[-1], folder, _json(folder / "config.json", {})))
+        modules.append(Module(entry["type"].rsplit(".", 1)[-1], folder, _json(folder / "config.json", {})))
     if not modules:
         raise ValueError("modules.json names no module")
     return modules
@@ -295,14 +295,14 @@ def _pooling_modes(config: Mapping[str, Any]) -> list[str]:
     return modes or ["mean_tokens"]
 
 
-def _pooling(modules: Sequence[_Module]) -> str:
+def _pooling(modules: Sequence[Module]) -> str:
     for module in modules:
         if module.kind == "Pooling":
             return "+".join(_pooling_modes(module.config))
     return "none"
 
 
-def _output_dim(modules: Sequence[_Module], config: Mapping[str, Any]) -> int:
+def _output_dim(modules: Sequence[Module], config: Mapping[str, Any]) -> int:
     """Return the width after the last module. Pooling concatenates its modes' vectors; a dense layer sets the width."""
     dim = _first_number(config, _WIDTHS)
     for module in modules[1:]:
@@ -313,7 +313,7 @@ def _output_dim(modules: Sequence[_Module], config: Mapping[str, Any]) -> int:
     return dim
 
 
-def _activations(modules: Sequence[_Module]) -> list[str]:
+def _activations(modules: Sequence[Module]) -> list[str]:
     """Return the activations of dense layers, which their weights do not show; tanh by default."""
     dense = (module.config for module in modules if module.kind == "Dense")
     return [str(config.get("activation_function", "torch.nn.modules.activation.Tanh")) for config in dense]
@@ -348,7 +348,7 @@ def _first_number(config: Mapping[str, Any], names: Sequence[str]) -> int:
     raise ValueError(f"config.json has none of {', '.join(names)}")
 
 
-def _weights(modules: Sequence[_Module]) -> list[Path]:
+def _weights(modules: Sequence[Module]) -> list[Path]:
     """Return the files of all weights that vectors depend on, in a fixed order. The transformer's are one file, or the
     shards in an index.
     """

@@ -13,16 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from transformers import AutoTokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from anamnesis_pipeline.embeddings.batching import length_sorted_batches, padded_length
-from anamnesis_pipeline.embeddings.encoder_layer import replace_layers
-from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices
+from anamnesis_pipeline.embeddings.encoder import Encoder
+from anamnesis_pipeline.embeddings.models import ModelFiles, model_choices, modules_of
 from anamnesis_pipeline.embeddings.pieces import is_quiet
 from anamnesis_pipeline.embeddings.precision import MIN_FIDELITY, Device, measure_fidelity
 from anamnesis_pipeline.embeddings.token_vectors import QUIET, Projection, Rows
@@ -34,8 +31,9 @@ disable_progress_bar()  # type: ignore[no-untyped-call]  # the commands say for 
 
 WINDOW_TOKENS = 4_096
 """Limit of padded tokens in one batch of windows of long texts."""
-_FLOAT_MASK = "sdpa_float_mask"
 
+_Network = Callable[[dict[str, torch.Tensor]], Mapping[str, torch.Tensor]]
+"""Maps `input_ids` and `attention_mask` to `sentence_embedding` and, if the model has them, `token_embeddings`."""
 _Shape = Callable[[torch.Tensor], torch.Tensor]
 """Maps vectors of pieces to their stored form: shape (pieces, width) to (pieces, dims)."""
 
@@ -57,13 +55,10 @@ class TransformerModel:
         self.precision = precision
         self.fidelity = fidelity
         self._device = device
-        self._model = _read(files, device).to(torch.bfloat16 if precision == "bf16" else torch.float32).eval()
-        if precision == "bf16" and device == "cpu":
-            _quicken_attention(self._model)
-        self._tokenizer = self._model.tokenizer
-        self._pad = self._tokenizer.pad_token_id or 0
-        self._pad_left = self._tokenizer.padding_side == "left"
-        self._backend = self._tokenizer.backend_tokenizer
+        self._model, tokenizer = _read(files, torch.bfloat16 if precision == "bf16" else torch.float32, device)
+        self._pad = tokenizer.pad_token_id or 0
+        self._pad_left = tokenizer.padding_side == "left"
+        self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         self._lead, self._tail = _special_ids(self._backend)
@@ -247,16 +242,25 @@ def use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _read(files: ModelFiles, device: Device) -> SentenceTransformer:
+def _read(files: ModelFiles, dtype: torch.dtype, device: Device) -> tuple[_Network, Any]:
+    """Return the network and its tokenizer."""
     if device == "cuda" and not torch.cuda.is_available():
         raise BadSetting(
             f"device: this torch ({torch.__version__}) cannot use the GPU; install one built for CUDA, or set "
             "ANAMNESIS_DEVICE to cpu"
         )
     try:
-        return SentenceTransformer(str(files.path), device=device, local_files_only=True)
+        encoder = Encoder.read(files, dtype, device)
+        if encoder is not None:
+            tokenizer = AutoTokenizer.from_pretrained(modules_of(files.path)[0].folder, local_files_only=True)
+            if tokenizer.padding_side == "right":
+                return encoder, tokenizer
+        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - 190 MiB that most models do not need
+
+        model = SentenceTransformer(str(files.path), device=device, local_files_only=True).to(dtype).eval()
     except Exception as exc:
         raise UnknownModel(f"{files.model_id} at {files.path} does not load: {exc}. {model_choices()}") from exc
+    return model, model.tokenizer
 
 
 def _special_ids(backend: Any) -> tuple[list[int], list[int]]:
@@ -273,23 +277,3 @@ def _weights(backend: Any) -> NDArray[np.float32]:
     weights = np.ones(backend.get_vocab_size(), dtype=np.float32)
     weights[[number for piece, number in backend.get_vocab().items() if is_quiet(piece)]] = QUIET
     return weights
-
-
-def _float_mask(*args: Any, **more: Any) -> torch.Tensor | None:
-    """Return the mask as an addend to the scores: every layer would otherwise compute it from booleans."""
-    mask = sdpa_mask(*args, **more)
-    if mask is None:
-        return None
-    lowest = torch.finfo(torch.bfloat16).min
-    return torch.zeros(mask.shape, dtype=torch.bfloat16, device=mask.device).masked_fill_(~mask, lowest)
-
-
-def _quicken_attention(model: SentenceTransformer) -> None:
-    """Use precomputed masks and leaner layers if the model uses torch's fused attention."""
-    network = getattr(model[0], "auto_model", None)
-    if network is None or getattr(network.config, "_attn_implementation", None) != "sdpa":
-        return
-    AttentionInterface.register(_FLOAT_MASK, sdpa_attention_forward)
-    AttentionMaskInterface.register(_FLOAT_MASK, _float_mask)
-    network.set_attn_implementation(_FLOAT_MASK)
-    replace_layers(network)
