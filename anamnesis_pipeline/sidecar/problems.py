@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -43,7 +43,9 @@ from anamnesis_pipeline.errors import (
     UnknownModel,
 )
 from anamnesis_pipeline.services.fields import FieldError, field_errors
-from anamnesis_pipeline.sidecar.admission import DiskSpace
+
+if TYPE_CHECKING:  # it imports the pipeline, which the guard of Dagster's webserver does not need
+    from anamnesis_pipeline.sidecar.admission import DiskSpace
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +139,7 @@ async def _on_our_error(request: Request, exc: Exception) -> Response:
     return problem(status, str(exc))
 
 
-def noted(exc: AnamnesisError, room: DiskSpace) -> int:
+def noted(exc: AnamnesisError, room: "DiskSpace") -> int:
     """Return the status of an error, after logging what a person has to mend, and recording a full store."""
     if isinstance(exc, StoreFull):
         room.refused()

@@ -2,6 +2,8 @@
 
 import base64
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -234,3 +236,9 @@ def test_open_address_wants_a_token_and_hidden_ones_differ() -> None:
     found = {hidden_address() for _ in range(20)}
     assert len({host for host, _ in found}) == 20
     assert all(host.startswith("127.") for host, _ in found)
+
+
+def test_guard_imports_neither_the_pipeline_nor_numpy() -> None:
+    code = "import sys, anamnesis_pipeline.sidecar.dagster_ui; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "anamnesis_pipeline.store.base", "anamnesis_pipeline.pipeline.archive"} & set(modules)
