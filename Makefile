@@ -85,6 +85,10 @@ test-mongo: $(VENV)/.installed-dev ## The store's tests against the compose file
 bench: $(VENV)/.installed-dev ## Measure, and print the tables of benchmarks/README.md
 	$(BIN)/python -m benchmarks
 
+.PHONY: bench-memory
+bench-memory: $(VENV)/.installed-dev ## Measure recall beside plain search and other memories; writes docs/benchmarks.md (ARGS=...)
+	$(BIN)/python benchmarks/memory.py $(ARGS)
+
 .PHONY: docs
 docs: $(VENV)/.installed-dev ## Serve the documentation at http://127.0.0.1:8000, rebuilt at each change
 	$(BIN)/mkdocs serve

@@ -3,7 +3,8 @@
     python benchmarks/startup.py [--logs DIR]
 
 Prints seconds from the start of `anamnesis up` to: the first answer of /health, the first keyword search, /ready, the
-first searchable episode, everything searchable by words, everything embedded.
+first searchable episode, everything searchable by words, everything embedded; then the bytes of the logs and of the
+memory made of them.
 """
 
 import argparse
@@ -90,6 +91,11 @@ def _get(url: str) -> dict:
         return json.load(reply)
 
 
+def megabytes(folder: Path) -> float:
+    """Return the size of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,6 +105,7 @@ def main() -> None:
         print(f"import {module:36} {import_seconds(module):5.2f} s")
     with tempfile.TemporaryDirectory() as folder:
         measure_up(args.logs, Path(folder) / "home")
+        print(f"{megabytes(args.logs):.1f} MB of logs, {megabytes(Path(folder) / 'home'):.1f} MB of memory")
 
 
 if __name__ == "__main__":
