@@ -41,7 +41,6 @@ CONTEXT_TOKENS = 400
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "requirements-peers.txt"
-PEERS = ("mempalace", "engram")
 
 
 class UnavailableError(Exception):

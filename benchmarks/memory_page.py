@@ -143,6 +143,8 @@ def section(questions: QuestionSet, arms: dict[str, tuple[dict[str, Any], list[R
     told = [
         f"## {questions.title}\n{asked} questions over {some[0]['passages']:,} passages (set `{questions.name}`).\n"
     ]
+    if left := [ARMS[arm][0] for arm in ARMS if arm not in arms]:
+        missing.append(f"Not asked: {', '.join(left)}.\n")
     told += [table(["", *cells, "tokens", "ms p50", "ms p95"], lines), *missing, by_kind(questions, arms)]
     return "\n".join(part for part in told if part)
 

@@ -123,6 +123,7 @@ def test_page_marks_the_best_and_says_where_we_lose(tmp_path: Path) -> None:
     assert "| BM25 | **1.000** (1.00–1.00) |" in shown
     assert "| **Anamnesis** | 0.000 (0.00–0.00) | 0.500 (0.00–1.00) |" in shown
     assert "engram could not be asked: no wheel" in shown
+    assert "Not asked: grep, dense, MiniLM, MemPalace." in shown
     assert "| Questions over two code sessions | hit@1 | BM25 | 0.000 | 1.000 | apart |" in shown
     assert "| Anamnesis | 1.000 | 0.000 |" not in shown
 
