@@ -5,8 +5,9 @@
 
 The histories of data/asking become logs of one memory, each project with its clones and worktrees, without an LLM and
 without vectors. A question is right if the first answer's session is an expected one, and where none is expected, if
-there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece; an
-unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held`, `proof` and `final`; `sealed` is held out.
+there is no answer. An action that repeats a recorded mistake is right if the told text has the expected piece, or one
+that its writer accepts; an unrelated one if nothing is said. Rules were made with a look at `dev`, then at `held`,
+`proof` and `final`, then all were asked `sealed` once.
 
 `--episodes`: how long answers take in the largest project of a memory of so many (`made_memory.py`; takes minutes).
 """
