@@ -5,7 +5,7 @@ sympy, 190 MiB of each process that embeds, and take more time than the model.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import torch
@@ -18,7 +18,7 @@ from anamnesis_pipeline.embeddings.models import ModelFiles, modules_of
 _FIRST_POSITION = {"bert": 0, "roberta": 1, "xlm-roberta": 1}
 """Kinds of networks -> position of a text's first piece, counted from that of padding where there is one."""
 _POOLING = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
-_ACTIVATIONS = {"gelu": gelu, "relu": relu}
+_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"gelu": gelu, "relu": relu}
 
 
 class Encoder:

@@ -99,7 +99,7 @@ def form_of(script: str) -> tuple[tuple[str, ...], ...]:
     """Return of each command of a script its name, and the variables and options that it is given, without values."""
     return tuple(
         (
-            " ".join([program, *_subcommand(program, rest)]),
+            " ".join([_WRAPPED.get(program, program), *_subcommand(program, rest)]),
             *sorted({found[0] for word in words if (found := _GIVEN.match(word)) is not None}),
         )
         for program, rest, words in commands_of(script)
