@@ -348,12 +348,13 @@ class Engine:
         first = found[:RERANK_DEPTH]
         unread = [each.passage for each in first if each.passage.passage_id not in reread]
         try:
-            with self.times.of("rerank"):
-                scores = self._rerank(query.text, [stored.passage.text for stored in unread]) if unread else ()
+            if unread:
+                with self.times.of("rerank"):
+                    scores = self._rerank(query.text, [stored.passage.text for stored in unread])
+                reread |= {stored.passage_id: float(score) for stored, score in zip(unread, scores, strict=True)}
         except AnamnesisError as exc:
             degraded.append(f"rerank: {exc}")
             return found
-        reread |= {stored.passage_id: float(score) for stored, score in zip(unread, scores, strict=True)}
         order = sorted(first, key=lambda each: -reread[each.passage.passage_id])
         places = zip(order, first, strict=True)
         ordered = [replace(f, score=at.score, reread=reread[f.passage.passage_id]) for f, at in places]
