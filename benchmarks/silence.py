@@ -8,13 +8,15 @@ ones too (`--no-cwd`: from nowhere in particular), and to the search, to see the
 first five name a message that answers (others may, too). `found`: the search answers anything (at `--floor`, if given),
 without the nearest that it shows where nothing answers. With `--search`, or where there is no such route, that counts
 as fired. `told` is the share of blocks that quote an episode with that message; `sure` the median confidence of those
-that are answered. Last come the words beside first hits. Tune on the dev half only. `--home` keeps the indexed memory
+that are answered. Last come the words beside first hits, and what
+they tell of questions for what is absent. Tune on the dev half only. `--home` keeps the indexed memory
 for the next run. Needs ../shared/data.
 """
 
 import argparse
 import itertools
 import json
+import math
 import shutil
 import statistics
 import tempfile
@@ -141,6 +143,23 @@ def report_words(rows: Sequence[dict[str, Any]]) -> None:
         print(f"{word:6} {split:<7} {len(part):>4}" + "".join(f"{share:>8.1%}" for share in shares))
 
 
+def report_absent(rows: Sequence[dict[str, Any]]) -> None:
+    """How often nothing, or a weak hit, comes first; then the share of questions for what is absent that would be weak
+    if a share of the related ones was, by the confidence in the whole answer.
+    """
+    print("nothing, or a weak hit, first; then at these shares of related prompts")
+    at = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+    print(f"{'':7}" + "".join(f"{name:>11}" for name in ("related", "unrelated", "absent", *at)))
+    for split in ("dev", "test"):
+        part = [row for row in rows if row["split"] == split]
+        kinds = {name: [row for row in part if row["kind"] == name] for name in ("related", "unrelated", "absent")}
+        now = [sum(row["word"] in ("none", "weak") for row in its) / len(its) for its in kinds.values()]
+        sure = {name: [-math.inf if row["sure"] is None else row["sure"] for row in its] for name, its in kinds.items()}
+        floors = [sorted(sure["related"])[int(share * len(sure["related"]))] for share in at]
+        curve = [sum(each < floor for each in sure["absent"]) / len(sure["absent"]) for floor in floors]
+        print(f"{split:7}" + "".join(f"{share:>11.1%}" for share in (*now, *curve)))
+
+
 def main() -> None:
     """Index, serve, ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -161,6 +180,7 @@ def main() -> None:
             rows = [ask(client, row, args) for row in prompts]
     report(rows)
     report_words(rows)
+    report_absent(rows)
     if args.scores:
         args.scores.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
