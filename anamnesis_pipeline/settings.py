@@ -11,10 +11,11 @@ A value comes from the first of these places that has one:
 With `lock_env`, the environment and `config.toml` override the store. Settings that are read before the store is open
 (home, store, ports, bind address) and secrets cannot be stored. `anamnesis config` shows each value and its place.
 
-The embedding model, its cores and the settings of the chat apply at once. Other stored settings and `config.toml` apply
-to the service at its next start, and to Dagster at its next tick or run; times of schedules and sensors apply once
-Dagster's code location has reloaded. The environment applies at the next start of `anamnesis up`. Commands use the
-ports of the running `anamnesis up` of their home, unless `ANAMNESIS_PORT` or `ANAMNESIS_DAGSTER_PORT` is set.
+The embedding model, its cores, the ranking and the settings of the chat apply at once. Other stored settings and
+`config.toml` apply to the service at its next start, and to Dagster at its next tick or run; times of schedules and
+sensors apply once Dagster's code location has reloaded. The environment applies at the next start of `anamnesis up`.
+Commands use the ports of the running `anamnesis up` of their home, unless `ANAMNESIS_PORT` or
+`ANAMNESIS_DAGSTER_PORT` is set.
 """
 
 import ipaddress
@@ -29,13 +30,25 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.errors import BadSetting
 from anamnesis_pipeline.model import SummarizerName
 from anamnesis_pipeline.parsing.claude_logs.value import MIN_VALUE, WEIGHTS
+from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_pipeline.store.knowledge_model import UNDONE_EXACTLY, Kind
 from anamnesis_pipeline.store.mongo.address import MASK, masked
 
@@ -106,6 +119,13 @@ Points = Annotated[float, Field(ge=0, le=20)]
 def split_texts(value: Any) -> Any:
     """What a text separates by `,`; anything else stays, for pydantic to judge."""
     return tuple(text.strip() for text in value.split(",") if text.strip()) if isinstance(value, str) else value
+
+
+def split_pairs(value: Any) -> Any:
+    """The mapping of a text like `a=1,b=2`; anything else stays, for pydantic to judge."""
+    if not isinstance(value, str):
+        return value
+    return dict(piece.strip().partition("=")[::2] for piece in value.split(",") if piece.strip())
 
 
 MIN_INTERVAL_S, MAX_INTERVAL_S = 30, 86_400
@@ -202,11 +222,75 @@ class LlmSettings(BaseSettings):
     @field_validator("value_weights", mode="before")
     @classmethod
     def _split_weights(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = dict(piece.strip().partition("=")[::2] for piece in value.split(",") if piece.strip())
+        value = split_pairs(value)
         if isinstance(value, Mapping) and (unknown := sorted(value.keys() - WEIGHTS.keys())):
             raise ValueError(f"{unknown[0]!r} is no rule of the value; the rules are: {', '.join(WEIGHTS)}")
         return value
+
+
+_MEASURED = PROFILES["default"]
+Factor = Annotated[float, Field(ge=0.1, le=10)]
+
+
+class Ranking(BaseModel):
+    """Numbers that order hits, by the fields of `search.profiles.Profile`. The defaults are the measured set
+    (benchmarks/ranking.md).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    rrf_k: int = Field(
+        _MEASURED.rrf_k,
+        ge=1,
+        le=1_000,
+        description="Constant of reciprocal rank fusion; a smaller one trusts the first ranks of a list more",
+    )
+    depth: int = Field(_MEASURED.depth, ge=5, le=500, description="Ranks of a candidate list that count in full")
+    late: float = Field(
+        _MEASURED.late, ge=0, le=10, description="Weight of the order by late interaction; the fused lists have 1"
+    )
+    sharpness: float = Field(
+        _MEASURED.sharpness, ge=0, le=20, description="How fast scores fall with the distance from the best match"
+    )
+    neighbours: float = Field(
+        _MEASURED.neighbours, ge=0, le=1, description="Share of its better neighbour's score that a passage gets"
+    )
+    company: float = Field(
+        _MEASURED.company,
+        ge=0,
+        le=5,
+        description="Co-occurrence boost: share of the scores of the same conversation that an episode gets",
+    )
+    literal: float = Field(
+        _MEASURED.literal,
+        ge=0,
+        le=20,
+        description="Weight of the list `exact` of identifiers, paths and versions; 0: neither it nor `rare` is asked",
+    )
+    floor: float = Field(
+        _MEASURED.floor,
+        ge=-20,
+        le=20,
+        description="Relevance threshold, in log odds: hits below it are weak; without `weak` none is found",
+    )
+    curated: Factor = Field(_MEASURED.curated, description="Factor for curated text: topics, `CLAUDE.md`, hand-offs")
+    chat: Factor = Field(_MEASURED.chat, description="Factor for answers of the chat")
+    routine: Factor = Field(_MEASURED.routine, description="Factor for exchanges below the value filter")
+    priority: Factor = Field(_MEASURED.priority, description="Factor for the tags `critical` and `correction`")
+    merged: Factor = Field(_MEASURED.merged, description="Factor for an episode that was merged from others")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        value = split_pairs(value)
+        if isinstance(value, Mapping) and (unknown := sorted(value.keys() - cls.model_fields.keys())):
+            raise ValueError(f"{unknown[0]!r} is no number of the ranking; these are: {', '.join(cls.model_fields)}")
+        return value
+
+    @property
+    def changed(self) -> dict[str, float]:
+        """The numbers that are not the defaults."""
+        return {name: value for name, value in self if value != type(self).model_fields[name].default}
 
 
 NOT_STORABLE = frozenset(
@@ -431,6 +515,11 @@ class Settings(LlmSettings):
         title="Private projects",
         description="Projects hidden unless named, whose text no LLM on another machine receives; separated by `,`",
     )
+    ranking: Annotated[Ranking, NoDecode] = Field(
+        Ranking.model_validate({}),
+        description="Numbers of the ranking that are not the defaults, e.g. `rrf_k=40,company=0.3`; in `config.toml` a "
+        "table `[ranking]`",
+    )
     query_log: bool = Field(
         True,
         description="Store searches (masked, for 90 days) for `anamnesis queries`; never those of private projects",
@@ -636,13 +725,27 @@ def origins(stored: Mapping[str, Any]) -> list[Origin]:
         ("file", file),
     )
     return [
-        Origin(
-            name,
-            _shown(name, getattr(settings, name)),
-            next((origin for origin, those in wins if name in those), "default"),
-            info.description or "",
-        )
+        each
         for name, info in names.items()
+        for origin in [next((origin for origin, those in wins if name in those), "default")]
+        for each in (
+            [Origin(name, _shown(name, getattr(settings, name)), origin, info.description or "")]
+            if name != "ranking"
+            else _numbers_of(settings.ranking, origin)
+        )
+    ]
+
+
+def _numbers_of(ranking: Ranking, origin: str) -> list[Origin]:
+    """Each number of the ranking; those that are not given are defaults."""
+    return [
+        Origin(
+            f"ranking.{name}",
+            value,
+            origin if name in ranking.model_fields_set else "default",
+            Ranking.model_fields[name].description or "",
+        )
+        for name, value in ranking
     ]
 
 
@@ -658,6 +761,8 @@ def check_storable(name: str, text: str) -> Any:
 
     :raises BadSetting: unknown name, a setting that cannot be stored, or a value it cannot have.
     """
+    if (number := name.removeprefix("ranking.")) in Ranking.model_fields:
+        raise BadSetting(f"the numbers of the ranking are set together: ranking {number}={text}")
     if name not in Settings.model_fields:
         raise BadSetting(f"{name!r} is not a setting; the settings are: {_known_names()}")
     if name in NOT_STORABLE:
@@ -668,6 +773,8 @@ def check_storable(name: str, text: str) -> Any:
         value = getattr(_beside(given), name)
     except ValidationError as exc:
         raise BadSetting(_explain(exc, {}, {}, given)) from exc
+    if isinstance(value, Ranking):
+        return value.model_dump(exclude_unset=True)
     return [str(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -713,6 +820,7 @@ def _explain(
         name = str(error["loc"][0]) if error["loc"] else "?"
         place = f"stored setting {name}" if name in stored else f"config.toml: {name}" if name in file else None
         place = name if name in typed else place or ENV_PREFIX + name.upper()
+        place += "".join(f".{number}" for number in error["loc"][1:] if name == "ranking")
         shown = "***" if name.endswith(("_token", "_key", "_uri")) else repr(error.get("input"))
         lines.append(f"{place} = {shown}: {error['msg'].removeprefix('Value error, ')}")
     return "; ".join(lines)

@@ -6,7 +6,7 @@ import pytest
 
 from anamnesis_pipeline import settings as settings_module
 from anamnesis_pipeline.errors import BadSetting
-from anamnesis_pipeline.settings import NOT_STORABLE, Settings, check_storable, load, origins
+from anamnesis_pipeline.settings import NOT_STORABLE, Ranking, Settings, check_storable, load, origins
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +72,7 @@ def test_what_opens_the_store_is_never_taken_from_it() -> None:
         ("TIMEZONE", "Mars/Olympus", "'Europe/Berlin'"),
         ("TIMEZONE", "../etc", "'Europe/Berlin'"),
         ("LOCAL_ONLY", "perhaps", "boolean"),
+        ("RANKING", "rank=1", "'rank' is no number of the ranking; these are: rrf_k, depth"),
     ],
 )
 def test_refused_value_names_its_setting(monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str) -> None:
@@ -89,6 +90,9 @@ def test_refused_value_names_its_setting(monkeypatch: pytest.MonkeyPatch, name: 
         ("log_roots = 5", "config.toml: log_roots = 5: .*folders"),
         ("log_roots = [1]", "config.toml: log_roots"),
         ("prot = 3010", "prot is not a setting; the settings are: allowed_hosts,"),
+        ("[ranking]\nrrf = 3", "config.toml: ranking = .*'rrf' is no number of the ranking; these are: rrf_k, depth"),
+        ("[ranking]\nrrf_k = 0", "config.toml: ranking.rrf_k = 0: .*greater than or equal to 1"),
+        ("[ranking]\nfloor = nan", "config.toml: ranking.floor = nan: .*finite"),
         ("home = '/x'", "set ANAMNESIS_HOME instead"),
         ("port = ", "cannot be read as TOML.*mend it"),
         ("port = " + "[" * 100_000, "cannot be read as TOML.*mend it"),
@@ -182,6 +186,8 @@ def test_value_to_store_is_checked_and_comes_back_the_same(name: str, text: str,
         ("value_weights", "fixed=2", "'fixed' is no rule of the value; the rules are: correction, one_error, .*turns"),
         ("value_weights", "fix", "^value_weights = .*valid number"),
         ("value_weights", "fix=-1", "greater than or equal to 0"),
+        ("ranking", "rrf_k=0", "^ranking.rrf_k = '0': Input should be greater than or equal to 1$"),
+        ("ranking.rrf_k", "30", "the numbers of the ranking are set together: ranking rrf_k=30"),
         ("prot", "1", "'prot' is not a setting.*port"),
     ],
 )
@@ -193,8 +199,18 @@ def test_value_that_cannot_be_stored_says_why(monkeypatch: pytest.MonkeyPatch, n
         assert "none" not in str(refused.value)
 
 
+def test_ranking_shows_each_number_with_its_origin(home: Path) -> None:
+    write(home, "[ranking]\nrrf_k = 40")
+    assert load().ranking.changed == {"rrf_k": 40}
+    shown = {row.name: (row.value, row.origin) for row in origins({})}
+    assert (shown["ranking.rrf_k"], shown["ranking.depth"]) == ((40, "file"), (30, "default"))
+    stored = check_storable("ranking", "depth=50, company=0.5")
+    assert stored == {"depth": 50, "company": 0.5}
+    assert load({"ranking": stored}).ranking.changed == {"depth": 50}, "0.5 is the default"
+
+
 def test_every_setting_is_described() -> None:
-    assert all(info.description for info in Settings.model_fields.values())
+    assert all(info.description for info in (*Settings.model_fields.values(), *Ranking.model_fields.values()))
     assert Settings.model_fields.keys() >= settings_module.NOT_STORABLE
 
 

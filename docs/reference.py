@@ -33,8 +33,9 @@ DEFAULTS_OF_THE_MACHINE = {
     "log_roots": "`~/.claude/projects`",
     "machine": "the host name",
     "model": "`ANAMNESIS_DEFAULT_MODEL`",
+    "ranking": "[the measured numbers](#ranking)",
 }
-"""Defaults that differ from machine to machine."""
+"""Defaults that differ from machine to machine, or are listed elsewhere."""
 
 
 def main() -> int:
@@ -86,6 +87,12 @@ def settings_page() -> Iterator[str]:
             for name, field in fields.items()
         ]
         yield from (f"## {title}", "", *table(["Variable", "Default", "Values", "Stored", "Meaning"], rows), "")
+    rows = [
+        [f"`{name}`", default_of(name, field), values_of(field), field.description or ""]
+        for name, field in settings.Ranking.model_fields.items()
+    ]
+    told = "In the table `[ranking]` of `config.toml`, or in `ANAMNESIS_RANKING`. The defaults are the measured ones."
+    yield from ("## Ranking", "", told, "", *table(["Number", "Default", "Values", "Meaning"], rows), "")
 
 
 def default_of(name: str, field: FieldInfo) -> str:

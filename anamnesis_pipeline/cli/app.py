@@ -63,7 +63,7 @@ from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.log_roots import examples_advice
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
-from anamnesis_pipeline.search.query import Mode
+from anamnesis_pipeline.search.query import LISTS, Mode
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.settings import chosen_home
 
@@ -194,7 +194,16 @@ def search(
     type: Annotated[
         list[str] | None, typer.Option(help="Only what states this, e.g. decision; repeatable (any of them).")
     ] = None,
-    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", "--session-id", help="Only this session, by its id or a unique prefix.")
+    ] = None,
+    decay_weight: Annotated[
+        float | None, typer.Option(min=0, max=1, help="How much age counts: 0, not at all, to 1; default: not at all.")
+    ] = None,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option("--list", help=f"Ask only this candidate list; repeatable. One of {', '.join(LISTS)}."),
+    ] = None,
     as_of: Annotated[str | None, typer.Option(help="As the memory would have answered then (local zone).")] = None,
     include_superseded: Annotated[
         bool, typer.Option("--include-superseded", help="Include superseded and removed texts.")
@@ -221,6 +230,8 @@ def search(
             tags=tag or (),
             types=type or (),
             session=session,
+            decay_weight=decay_weight,
+            lists=lists or (),
             as_of=as_of,
             include_superseded=include_superseded,
             private=private,

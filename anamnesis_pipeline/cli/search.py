@@ -41,7 +41,7 @@ from anamnesis_pipeline.services.folder_project import projects_of_folder
 from anamnesis_pipeline.services.query_log import queries_body
 from anamnesis_pipeline.services.schemas import SearchIn
 from anamnesis_pipeline.services.searching import answer_question
-from anamnesis_pipeline.services.wiring import open_pool_of, open_to_read, what_is_private
+from anamnesis_pipeline.services.wiring import open_pool_of, open_to_read, ranking_numbers, what_is_private
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
 
@@ -65,6 +65,8 @@ def search_body(
     tags: Sequence[str],
     types: Sequence[str] = (),
     session: str | None = None,
+    decay_weight: float | None = None,
+    lists: Sequence[str] = (),
     as_of: str | None = None,
     include_superseded: bool = False,
     private: bool = False,
@@ -85,6 +87,8 @@ def search_body(
         "tags": list(tags),
         "type": list(types),
         "session_id": session,
+        "decay_weight": decay_weight,
+        "lists": list(lists),
         "as_of": bound_texts(as_of, None, datetime.now(UTC))["since"] if as_of else None,
         "include_superseded": include_superseded,
         "include_private": ["*"] if private else [],
@@ -167,8 +171,9 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
 
 @contextmanager
 def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[Engine]:
+    numbers = partial(ranking_numbers, store, settings)
     if not with_model:
-        yield Engine(store, None, private=partial(what_is_private, store))
+        yield Engine(store, None, private=partial(what_is_private, store), numbers=numbers)
         return
     active = store.spaces.active()
     if active is None:
@@ -179,7 +184,7 @@ def _engine(settings: Settings, store: Store, *, with_model: bool) -> Iterator[E
         def embed(text: str, _space: Space) -> QueryVectors:
             return query_vectors(pool.embed_with_tokens([text], "query"))
 
-        yield Engine(store, embed, private=partial(what_is_private, store))
+        yield Engine(store, embed, private=partial(what_is_private, store), numbers=numbers)
 
 
 def converse(answered: Callable[[str], object]) -> None:
@@ -288,6 +293,8 @@ def answer_lines(explanation: Mapping[str, Any]) -> list[str]:
     """Return the searched lists, the confidence, and what was omitted."""
     lists = [f"{name} {ranking['found']}" for name, ranking in explanation["lists"].items()]
     lines = [f"Lists (passages): {', '.join(lists) or 'none'}"]
+    if numbers := explanation.get("ranking"):  # an older sidecar does not say
+        lines.append(f"Ranking numbers changed: {', '.join(f'{name} {value:g}' for name, value in numbers.items())}")
     if times := explanation["time"]:
         span = f"{times['since'] or '...'} to {times['until'] or '...'}"
         lines.append(f"Time: {shown_name(times['words'])} ({times['relation']}), {span}")

@@ -28,6 +28,8 @@ RARE_WORDS = 5
 
 Search = Callable[[], list[ScoredPassage]]
 
+_List = tuple[str, float, Search]
+"""(name of a candidate list, its weight, the search)"""
 Waiting = tuple[str, float, Search]
 """(name of a candidate list, its weight, a call that waits for it)"""
 
@@ -51,15 +53,17 @@ class Candidates:
                 if query.min_score is None
                 else (matching, query.text.split())
             )
-            return self._start([("exact", 1.0, partial(search, words, depth, where, analyzer="exact"))])
-        exact: list[tuple[str, float, Search]] = []
+            exact_alone = ("exact", 1.0, partial(search, words, depth, where, analyzer="exact"))
+            return self._start(_wanted([exact_alone], query.lists))
+        exact: list[_List] = []
         if literals and query.profile.literal:
             exact = [("exact", query.profile.literal, partial(matching, literals, depth, where, analyzer="exact"))]
         if query.profile.literal and (rare := literal_words(query.text)[:RARE_WORDS]):
             exact.append((RARE, 1.0, partial(self._rare, rare, where)))
         words = content_words(query.text)  # one list after the other: the second uses the cached words
-        texts = [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
-        return [waiting for lists in (exact, texts) if lists for waiting in self._start(lists)]
+        texts: list[_List] = [(f"words_{v}", 1.0, partial(matching, words, depth, where, variant=v)) for v in Variant]
+        wanted = (_wanted(lists, query.lists) for lists in (exact, texts))
+        return [waiting for lists in wanted if lists for waiting in self._start(lists)]
 
     def _rare(self, words: Sequence[str], where: EpisodeFilter) -> list[ScoredPassage]:
         """Return the passages with any of these words that at most `MAX_RARE` passages in the filter have."""
@@ -70,13 +74,20 @@ class Candidates:
         held = [(each.passage_id, each.episode_id) for few in found for each in few]
         return [ScoredPassage(*key, float(words_held)) for key, words_held in Counter(held).most_common()]
 
-    def start_dense(self, space: Space, vector: NDArray[np.float32], where: EpisodeFilter, depth: int) -> list[Waiting]:
-        """Start searching the lists of nearest vectors."""
-        nearest = self._store.vectors.nearest
-        lists = [(f"dense_{v}", 1.0, partial(nearest, space.key, v, vector, depth, where)) for v in space.variants]
-        return [waiting for each in lists for waiting in self._start([each])]
+    def start_dense(
+        self, space: Space, vector: NDArray[np.float32], where: EpisodeFilter, depth: int, names: Sequence[str] = ()
+    ) -> list[Waiting]:
+        """Start searching the lists of nearest vectors.
 
-    def _start(self, lists: Sequence[tuple[str, float, Search]]) -> list[Waiting]:
+        :param names: of the lists to ask; empty: all.
+        """
+        nearest = self._store.vectors.nearest
+        lists: list[_List] = [
+            (f"dense_{v}", 1.0, partial(nearest, space.key, v, vector, depth, where)) for v in space.variants
+        ]
+        return [waiting for each in _wanted(lists, names) for waiting in self._start([each])]
+
+    def _start(self, lists: Sequence[_List]) -> list[Waiting]:
         """Start searching these lists one after the other."""
         found: list[Future[list[ScoredPassage]]] = [Future() for _ in lists]
 
@@ -90,6 +101,11 @@ class Candidates:
 
         self._threads.submit(search_all)
         return [(name, weight, future.result) for (name, weight, _), future in zip(lists, found, strict=True)]
+
+
+def _wanted(lists: Sequence[_List], names: Sequence[str]) -> list[_List]:
+    """Return the lists of these names; all if none is named."""
+    return [each for each in lists if not names or each[0] in names]
 
 
 def answered(waiting: Sequence[Waiting], degraded: list[str]) -> list[Ranking]:

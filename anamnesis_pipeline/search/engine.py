@@ -23,9 +23,9 @@ from anamnesis_pipeline.search.events import BESIDE_COMPACTION, Event, around, e
 from anamnesis_pipeline.search.explaining import Explanation, answer_explanation, hit_explanation
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, backlog_notes, embedding_notes, newer_first
-from anamnesis_pipeline.search.fusion import FUSION_DEPTH, fold
+from anamnesis_pipeline.search.fusion import fold
 from anamnesis_pipeline.search.levels import stored_level
-from anamnesis_pipeline.search.profiles import Decay
+from anamnesis_pipeline.search.profiles import Decay, tuned
 from anamnesis_pipeline.search.project_labels import Private
 from anamnesis_pipeline.search.query import Hit, Mode, SearchAnswer, SearchQuery
 from anamnesis_pipeline.search.ranker import Question, Ranked, Ranker
@@ -102,6 +102,7 @@ class Engine:
         zone: Callable[[], tzinfo] = lambda: UTC,
         private: Callable[[], Private] = Private,
         rerank: Rerank | None = None,
+        numbers: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         """:param embed_query: returns the text's vectors in the given space; None: no model is loaded here.
         :param space_for: the space to search while the active one's model still loads.
@@ -109,6 +110,7 @@ class Engine:
         :param zone: time zone of the days in a question.
         :param private: the current private sources and projects, left out unless the question names them.
         :param rerank: scores passages by a cross-encoder; any AnamnesisError of it leaves the order unchanged.
+        :param numbers: those of the ranking that are not the defaults: name of a field of `Profile` -> value.
         """
         self._store = store
         self._embed_query = embed_query
@@ -117,6 +119,7 @@ class Engine:
         self._zone = zone
         self._rerank = rerank
         self.private = private
+        self._numbers = numbers
         self.times = StageTimes()
         self._candidates = Candidates(store, self.times)
         self._ranker = Ranker(store, self.times)
@@ -129,7 +132,7 @@ class Engine:
         """
         started = time.perf_counter()
         degraded: list[str] = []
-        query = replace(query, text=composed(query.text))
+        query = replace(query, text=composed(query.text), profile=tuned(query.profile, self._numbers()))
         now = query.now or datetime.now(UTC)
         asked, times = self._timed(query, now)
         told = self._sessions(query, times, now)
@@ -154,7 +157,7 @@ class Engine:
 
     def _found(self, query: SearchQuery, times: TimeReference | None, now: datetime, degraded: list[str]) -> _Answered:
         """Return the hits and how they were found."""
-        where, depth = self._effective(query, now), max(FUSION_DEPTH, 4 * query.top_k)
+        where, depth = self._effective(query, now), max(query.profile.depth, 4 * query.top_k)
         words = self._candidates.start_words(query, where, depth)  # the store searches while the model embeds
         with self.times.of("embed"):
             space, vectors = self._vectors(query, degraded)
@@ -290,7 +293,11 @@ class Engine:
             if exhausted or deep_enough or len(groups) >= query.top_k:
                 told = replace(ranked, evidence=judged.evidence)  # these lists hold only some of the nearest
                 hits = self._shown(question, told, [[found[n] for n in group] for group in groups])
-                explained = answer_explanation(question, judged, len(found), len(groups)) if query.explain else None
+                explained = (
+                    answer_explanation(question, judged, len(found), len(groups), self._numbers())
+                    if query.explain
+                    else None
+                )
                 is_weak = query.weak and all(hit.confidence is Confidence.WEAK for hit in hits)
                 return _Answered(hits, explained, question.space, is_weak and bool(hits))
             depth *= 4
@@ -299,7 +306,8 @@ class Engine:
     def _dense(self, question: Question, depth: int) -> list[Waiting]:
         if question.space is None or question.vectors is None:
             return []
-        return self._candidates.start_dense(question.space, question.vectors.vector, question.where, depth)
+        names = question.query.lists
+        return self._candidates.start_dense(question.space, question.vectors.vector, question.where, depth, names)
 
     def _read(self, question: Question, ranked: Ranked) -> list[_Found]:
         """Return the candidates that still exist and reach the relevance threshold."""
@@ -391,7 +399,7 @@ class Engine:
             if profile.boosts:
                 concluded = each.passage.passage_id in ranked.told.concluded  # never routine, even if short
                 least_value = -math.inf if concluded else question.least_value
-                factors = factors_of(each.episode, least_value, question.times)
+                factors = factors_of(each.episode, least_value, question.times, profile)
                 factors |= dialogue_factors(each.episode, each.passage.passage.text, asked)
             score = aged(each.score * math.prod(factors.values(), start=1.0), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))

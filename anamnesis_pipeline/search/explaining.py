@@ -45,12 +45,15 @@ def hit_explanation(
     return {**explain(ranked.rankings, passage_id), "stages": stages}
 
 
-def answer_explanation(question: Question, judged: Ranked, cleared: int, shown: int) -> Explanation:
+def answer_explanation(
+    question: Question, judged: Ranked, cleared: int, shown: int, numbers: Mapping[str, float]
+) -> Explanation:
     """Explain a whole answer: the candidates of each list, and the episodes that each later stage left out.
 
     :param judged: before the relevance threshold.
     :param cleared: episodes that reached it.
     :param shown: groups after near-duplicate collapsing.
+    :param numbers: those of the ranking that are not the defaults.
     """
     floor, times = question.query.profile.floor, question.times
     lists: Explanation = {}
@@ -71,6 +74,7 @@ def answer_explanation(question: Question, judged: Ranked, cleared: int, shown: 
         }
     return {
         "lists": lists,
+        "ranking": dict(numbers),
         "time": named,
         "confidence": None if judged.sure is None else round(judged.sure, 4),
         "floor": round(floor, 4) if math.isfinite(floor) else None,

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-
-import numpy as np
+from statistics import fmean, pstdev
 
 from anamnesis_pipeline.embeddings.registry import MINILM
 from anamnesis_pipeline.model import Variant
@@ -67,11 +66,11 @@ BUILT_IN = {
 def level_of(found: Sequence[Evidence]) -> Level:
     """Return the baseline from at least one unrelated question."""
     lists = [name for name in found[0].nearest if all(name in each.nearest for each in found)]
-    best = {name: np.array([each.nearest[name] for each in found]) for name in lists}
+    best = {name: [each.nearest[name] for each in found] for name in lists}
     return Level(
-        {name: float(cosines.mean()) for name, cosines in best.items()},
-        {name: float(cosines.std()) for name, cosines in best.items()},
-        float(np.mean([min(each.unknown, UNKNOWN_MOST) for each in found])),
+        {name: fmean(cosines) for name, cosines in best.items()},
+        {name: pstdev(cosines) for name, cosines in best.items()},
+        fmean(min(each.unknown, UNKNOWN_MOST) for each in found),
     )
 
 
@@ -91,17 +90,20 @@ def confidence(found: Evidence, level: Level) -> float | None:
     return NEITHER + NEAR * sum(near) / len(near) + KNOWN * known
 
 
-def in_words(found: Evidence | None, level: Level | None, cosine: float | None) -> Confidence:
+def in_words(
+    found: Evidence | None, level: Level | None, cosine: float | None, weak_below: float = MIN_ASKED
+) -> Confidence:
     """Return the confidence in one hit: the lower of the whole answer's and the hit's own. Without vectors it is fair.
 
     :param found: matches of the question.
     :param cosine: of the hit's best passage; None: it has no vector, or none was compared.
+    :param weak_below: the threshold of a weak hit.
     """
     whole = confidence(found, level) if found is not None and level is not None else None
     if found is None or level is None or whole is None:
         return Confidence.FAIR
     alone = None if cosine is None else confidence(replace(found, nearest={f"dense_{Variant.TEXT}": cosine}), level)
-    if min(whole, whole if alone is None else alone) < MIN_ASKED:
+    if min(whole, whole if alone is None else alone) < weak_below:
         return Confidence.WEAK
     return Confidence.STRONG if alone is not None and min(whole, alone) >= MIN_STRONG else Confidence.FAIR
 

@@ -1,10 +1,14 @@
 """Named ranking profiles: a number for each stage; 0 or none switches it off. Pure values."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from anamnesis_pipeline.search.floor import MIN_ASKED, MIN_UNASKED
+from anamnesis_pipeline.search.fusion import FUSION_DEPTH, RRF_K
+from anamnesis_pipeline.search.trust import CHAT_FACTOR, CURATED_FACTOR
 
 
 class Decay(StrEnum):
@@ -12,11 +16,13 @@ class Decay(StrEnum):
 
     NONE = "none"
     MULTIPLICATIVE = "multiplicative"
-    """score x (0.5 + 0.5 x 2^(-age / half life)), as engram does."""
+    """score x (1 - weight + weight x 2^(-age / half life)), weight 0.5, as engram does."""
     ADDITIVE = "additive"
-    """score + 0.3 x exp(-age / scale), as claude-self-reflect does."""
+    """score + weight x exp(-age / scale), weight 0.3, as claude-self-reflect does."""
     L2 = "l2"
-    """score x (0.5 + 0.5 x retention), which also depends on trust and on how often it was shown (`retention.py`)."""
+    """score x (1 - weight + weight x retention), weight 0.5; retention also depends on trust and on how often it was
+    shown (`retention.py`).
+    """
     HUBER = "huber"
     ELASTIC = "elastic"
 
@@ -43,11 +49,24 @@ class Profile:
     """Whether curated memories precede everything else."""
     floor: float = MIN_ASKED
     """Confidence (`floor.confidence`) below which a question gets no hits."""
+    weak_below: float = MIN_ASKED
+    """Confidence below which a hit is weak."""
     all_words: bool = True
     """Whether such a question still gets the hits with all its words."""
     rerank: bool = True
     """Whether a configured cross-encoder reorders the first hits."""
+    rrf_k: int = RRF_K
+    depth: int = FUSION_DEPTH
+    curated: float = CURATED_FACTOR
+    chat: float = CHAT_FACTOR
+    routine: float = 0.9
+    """Factor on the score of routine episodes, unless only literal tokens were asked for."""
+    priority: float = 1.5
+    merged: float = 1.2
+    """Factor for an episode that was merged from others."""
     decay: Decay = Decay.NONE
+    decay_weight: float | None = None
+    """How much age counts, in [0, 1]; None: as much as the form of `decay` has it."""
     half_life_days: float = 30.0
     scale_days: float = 90.0
 
@@ -62,3 +81,17 @@ PROFILES = {
 """`facts`: current facts, from curated texts. `recent`: recent events. `context`: quotes for a session's start.
 `plain`: the fused lists alone.
 """
+
+
+def tuned(profile: Profile, numbers: Mapping[str, float]) -> Profile:
+    """Return a profile with the numbers of the setting `ranking`. What a profile sets itself stays.
+
+    :param numbers: name of a field -> value. `floor` is also the threshold of weak hits.
+    """
+    if not numbers:
+        return profile
+    usual = PROFILES["default"]
+    changes: dict[str, Any] = {
+        name: value for name, value in numbers.items() if getattr(profile, name) == getattr(usual, name)
+    }
+    return replace(profile, weak_below=numbers.get("floor", profile.weak_below), **changes)

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 from anamnesis_pipeline.model import Episode, EpisodeFilter, StoredPassage
 from anamnesis_pipeline.search.best_sentences import Run
 from anamnesis_pipeline.search.floor import Confidence
 from anamnesis_pipeline.search.profiles import PROFILES, Profile
 from anamnesis_pipeline.store.memory_layers import Layer
+
+ListName = Literal["dense_text", "dense_context", "words_text", "words_context", "exact", "rare"]
+LISTS: tuple[ListName, ...] = get_args(ListName)
+"""Names of all candidate lists."""
 
 
 class Mode(StrEnum):
@@ -52,6 +56,8 @@ class SearchQuery:
     """Answer as if it were then: without what was said later, with what was replaced later; None: now."""
     sentences: int = 0
     """Number of first hits whose sentences are scored as answers."""
+    lists: tuple[str, ...] = ()
+    """Names of the candidate lists to ask, of `LISTS`; empty: all of the mode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from anamnesis_pipeline.search.floor import Confidence, Evidence, Level, confide
 from anamnesis_pipeline.search.fusion import Ranking, best_passages, reciprocal_rank_fusion
 from anamnesis_pipeline.search.query import Mode, SearchQuery
 from anamnesis_pipeline.search.reranking import (
+    BY_WORDS,
     LATE_DEPTH,
     late_by_words,
     later_first,
@@ -99,7 +100,7 @@ class Ranker:
         """Fuse the lists, then reorder the first candidates by late interaction and by their neighbours."""
         profile = question.query.profile
         episode_of = {p.passage_id: p.episode_id for ranking in rankings for p in ranking.passages}
-        scores = reciprocal_rank_fusion(rankings)
+        scores = reciprocal_rank_fusion(rankings, profile.depth, profile.rrf_k)
         first = sorted(scores, key=lambda key: (-scores[key], -key))[: max(LATE_DEPTH, 2 * question.query.top_k)]
         vectors = self.vectors_of(question, first)
         if vectors:
@@ -197,13 +198,13 @@ class Ranker:
         """
         if question.query.mode is Mode.EXACT:
             return Confidence.STRONG if question.query.min_score is None else Confidence.FAIR
-        sure = in_words(ranked.evidence, question.level, cosine)
+        sure = in_words(ranked.evidence, question.level, cosine, question.query.profile.weak_below)
         return Confidence.FAIR if sure is Confidence.WEAK and _holds(episode, best, question) else sure
 
     def with_all_words(self, question: Question, rankings: Sequence[Ranking], depth: int) -> list[Ranking]:
         """Restrict the lists to passages with every word of the question: they answer it at any distance."""
         query = question.query
-        if not query.profile.all_words:
+        if not query.profile.all_words or (query.lists and BY_WORDS not in query.lists):
             return []
         try:
             held = self._store.text.with_all(question.words, depth, question.where)

@@ -56,6 +56,6 @@ def authority_of(episode: Episode | EpisodeHead, *, is_whole: bool = False) -> A
     return Authority.ARBITRATION if is_whole and tier == TRANSCRIPT and episode.kind in _VERBATIM else Authority.ROUTING
 
 
-def trust_factor(episode: Episode | EpisodeHead) -> float:
+def trust_factor(episode: Episode | EpisodeHead, curated: float = CURATED_FACTOR, chat: float = CHAT_FACTOR) -> float:
     """Return the factor on the score of an episode."""
-    return {Trust.CURATED: CURATED_FACTOR, CHAT_TIER: CHAT_FACTOR}.get(tier_of(episode), 1.0)
+    return {Trust.CURATED: curated, CHAT_TIER: chat}.get(tier_of(episode), 1.0)

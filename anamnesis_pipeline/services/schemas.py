@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.search.profiles import PROFILES, Decay, Profile
-from anamnesis_pipeline.search.query import Mode, SearchQuery
+from anamnesis_pipeline.search.query import LISTS, ListName, Mode, SearchQuery
 from anamnesis_pipeline.services.fields import (
     WHOLE,
     EpisodeId,
@@ -46,6 +46,8 @@ TypeName = Literal[
     "absent",
 ]
 """What a posted episode states; it is the episode's kind. `absent`: that something does not exist."""
+_LISTS_OF = {"semantic": "dense", "exact": "exact"}
+"""Mode -> how the names of its candidate lists begin; hybrid asks all."""
 StatusName = Literal["active", "challenged", "superseded", "merged", "invalidated"]
 
 
@@ -168,7 +170,7 @@ class SearchIn(BaseModel):
         list[TypeName],
         Field(max_length=12, description="Only what states one of these: posted so, or drawn by an LLM"),
     ] = []
-    session_id: Annotated[Name | None, Field(description="Only this session")] = None
+    session_id: Annotated[Name | None, Field(description="Only this session, by its id or a unique prefix")] = None
     as_of: Annotated[Time | None, Field(description="As the memory would have answered then")] = None
     layer: Annotated[
         list[LayerName],
@@ -225,11 +227,31 @@ class SearchIn(BaseModel):
         float, Field(gt=0, le=36_500, description="Half-life of `multiplicative` and of the retention curves, in days")
     ] = 30.0
     scale_days: Annotated[float, Field(gt=0, le=36_500, description="Scale of `additive`, in days")] = 90.0
+    decay_weight: Annotated[
+        Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None,
+        Field(
+            description="How much age counts, from 0 (not at all) to 1; without a `decay` that of `multiplicative`. "
+            "Left out: 0.3 of `additive`, 0.5 of the others"
+        ),
+    ] = None
+    lists: Annotated[
+        list[ListName],
+        Field(max_length=len(LISTS), description="Ask only these candidate lists, named as `explain` does; empty: all"),
+    ] = []
 
     @model_validator(mode="after")
     def _one_question(self) -> Self:
         if len(self.model_fields_set & {"query", "query_text"}) != 1:
             raise ValueError("give either query or query_text")
+        return self
+
+    @model_validator(mode="after")
+    def _knobs_fit(self) -> Self:
+        if self.decay == "none" and self.decay_weight:
+            raise ValueError("decay_weight needs a decay other than none")
+        asked = [name for name in LISTS if self.mode == "hybrid" or name.startswith(_LISTS_OF[self.mode])]
+        if self.lists and not set(self.lists) & set(asked):
+            raise ValueError(f"mode {self.mode} asks none of these lists, but {', '.join(asked)}")
         return self
 
     def question(self) -> SearchQuery:
@@ -260,12 +282,21 @@ class SearchIn(BaseModel):
             as_of=self.as_of,
             weak=self.weak and self.profile != "context",
             profile=self._ranking(),
+            lists=tuple(self.lists),
         )
 
     def _ranking(self) -> Profile:
         profile = PROFILES[self.profile]
         decay = profile.decay if self.decay is None else Decay(self.decay)
-        return replace(profile, decay=decay, half_life_days=self.half_life_days, scale_days=self.scale_days)
+        if self.decay_weight is not None and (not self.decay_weight or decay is Decay.NONE):
+            decay = Decay.MULTIPLICATIVE if self.decay_weight else Decay.NONE
+        return replace(
+            profile,
+            decay=decay,
+            decay_weight=self.decay_weight,
+            half_life_days=self.half_life_days,
+            scale_days=self.scale_days,
+        )
 
 
 # --- replies ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.query_log import note_query
 from anamnesis_pipeline.services.rendering import answer_body
 from anamnesis_pipeline.services.schemas import SearchIn, SearchOut
-from anamnesis_pipeline.services.short_ids import short_ids
+from anamnesis_pipeline.services.short_ids import short_ids, whole_session_id
 from anamnesis_pipeline.services.wiring import effective_settings
 from anamnesis_pipeline.store.base import Store
 
@@ -28,12 +28,20 @@ def answer_question(store: Store, engine: Engine, question: SearchIn, here: str)
 
     :param here: the name of this machine.
     :raises EmbeddingQueueFull: this machine is overloaded.
+    :raises IdAmbiguous: several sessions begin with `session_id`.
     """
+    question = _with_whole_session(store, question)
     found = engine.search(question.question())
     ids = (hit.episode.episode_id for hit in found.hits)
     short = short_ids(store, ids) if "short_id" in question.include else {}
     origins = Grounds(store, engine.private(), here).of_episodes(hit.episode for hit in found.hits)
     return found, answer_body(found, question.include, question.explain, question.quote_tokens, short, origins)
+
+
+def _with_whole_session(store: Store, question: SearchIn) -> SearchIn:
+    if not question.session_id:
+        return question
+    return question.model_copy(update={"session_id": whole_session_id(store, question.session_id)})
 
 
 def note_question(

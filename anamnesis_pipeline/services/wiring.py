@@ -56,7 +56,7 @@ from anamnesis_pipeline.services.stored_copies import StoredCopies
 from anamnesis_pipeline.services.topic_traces import TopicTraces
 from anamnesis_pipeline.services.topics import open_topics
 from anamnesis_pipeline.services.uploads import Uploads
-from anamnesis_pipeline.settings import Settings
+from anamnesis_pipeline.settings import Ranking, Settings
 from anamnesis_pipeline.sources.discovery import Discovery, discover
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_pipeline.store.base import Store
@@ -417,12 +417,19 @@ def open_services(settings: Settings) -> Services:
             lambda: ZoneInfo(_as_it_is(store, settings, "timezone")),
             lambda: what_is_private(store),
             reranker.scores if reranker is not None else None,
+            lambda: ranking_numbers(store, settings),
         ),
         poster=EpisodeWriter(store, open_redactor(settings).mask_text, open_pieces(), vectors.add),
         pool=models,
         dagster=open_dagster(settings),
         close=close,
     )
+
+
+def ranking_numbers(store: Store, settings: Settings) -> dict[str, float]:
+    """Return the numbers of the ranking that are not the defaults, by name."""
+    held = _as_it_is(store, settings, "ranking")
+    return (held if isinstance(held, Ranking) else Ranking.model_validate(held)).changed
 
 
 def _as_it_is(store: Store, settings: Settings, name: str) -> Any:

@@ -95,6 +95,7 @@ def test_explained_answer_says_why_each_hit_is_there() -> None:
     explained = answer({**HIT, "explanation": {**places, "stages": stages}}) | {
         "explanation": {
             "lists": {"words_text": {"weight": 1.0, "found": 12, "first": []}},
+            "ranking": {"rrf_k": 40},
             "time": {"words": "last\x1b week", "relation": "during", "since": "2026-03-02", "until": None},
             "confidence": -1.234,
             "floor": -1.6,
@@ -106,7 +107,7 @@ def test_explained_answer_says_why_each_hit_is_there() -> None:
     text = render(explained, UTC, width=60)
     assert "   ranks: words_text 3, dense_text 1, late interaction 2" in text
     assert "   then: trust x1.06, company +0.02, +3.2 deviations from what is unrelated" in text
-    assert "Lists (passages): words_text 12\nTime: " in text
+    assert "Lists (passages): words_text 12\nRanking numbers changed: rrf_k 40\nTime: " in text
     assert "Confidence: -1.23, the floor is -1.60" in text
     assert text.endswith("Episodes: 9 candidates, 4 below the floor, 2 folded into others or further down")
     assert "\x1b" not in text
@@ -133,11 +134,14 @@ def test_the_body_is_one_that_the_api_accepts() -> None:
         until=None,
         kinds=["exchange"],
         tags=["x"],
+        decay_weight=0.4,
+        lists=["exact"],
     )
     question = SearchIn.model_validate(body).question()
     assert (question.text, question.top_k, question.mode) == ("q", 3, Mode.EXACT)
     assert question.where.projects == ("api",)
     assert question.where.kinds == ("exchange",)
+    assert (question.profile.decay_weight, question.lists) == (0.4, ("exact",))
 
 
 def test_superseded_hit_says_since_when_and_by_what() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from anamnesis_pipeline.model import EpisodeHead, Segment, SegmentKind
 from anamnesis_pipeline.parsing.text.transcripts import Voice, transcript
-from anamnesis_pipeline.search.boosts import LOW_VALUE_FACTOR
 from anamnesis_pipeline.search.dialogue import (
     asks_for_outcome,
     dialogue_factors,
@@ -17,6 +16,7 @@ from anamnesis_pipeline.search.dialogue import (
     words_of,
 )
 from anamnesis_pipeline.search.engine import Engine
+from anamnesis_pipeline.search.profiles import PROFILES
 from anamnesis_tests.support.searched_memory import START, Memory, embed_query
 
 
@@ -155,4 +155,7 @@ def test_a_short_conclusion_is_no_routine(memory: Memory) -> None:
     conclusion = logged(memory, SegmentKind.STATEMENT, f"{SAYS} so", **low)
     output = logged(memory, SegmentKind.TOOL_RESULT, f"{SAYS} now", **low)
     hits = memory.ask("zeppelin hangar door rust", min_score=0, fold=False).hits
-    assert {hit.episode.episode_id: hit.factor for hit in hits} == {conclusion: 1.0, output: LOW_VALUE_FACTOR}
+    assert {hit.episode.episode_id: hit.factor for hit in hits} == {
+        conclusion: 1.0,
+        output: PROFILES["default"].routine,
+    }

@@ -371,3 +371,23 @@ def test_a_day_of_the_question_is_one_of_the_configured_zone(memory: Memory, zon
     answer = engine.search(SearchQuery("zeppelin inspection yesterday", now=now, explain=True, min_score=0.0))
     factors = {h.episode.episode_id: h.explanation["stages"]["factors"] for h in answer.hits if h.explanation}
     assert {key for key, found in factors.items() if "time" in found} == lifted
+
+
+def test_explanation_names_the_ranking_numbers_that_are_not_the_defaults(memory: Memory) -> None:
+    memory.add("zeppelin hangar")
+    numbers: dict[str, float] = {}
+    engine = Engine(memory.store, embed_query, numbers=lambda: numbers)
+    for numbers in ({}, {"rrf_k": 1.0, "depth": 5}):
+        explanation = engine.search(SearchQuery("zeppelin", explain=True)).explanation
+        assert explanation is not None
+        assert explanation["ranking"] == numbers
+
+
+def test_ranking_numbers_order_the_hits(memory: Memory) -> None:
+    kept = memory.add("zeppelin hangar door", tags=("critical",))
+    near = memory.add("zeppelin hangar")
+    orders = []
+    for numbers in ({"priority": 10.0}, {"priority": 0.1}):
+        engine = Engine(memory.store, embed_query, numbers=lambda numbers=numbers: numbers)  # type: ignore[misc]
+        orders.append([hit.episode.episode_id for hit in engine.search(SearchQuery("zeppelin hangar")).hits])
+    assert orders == [[kept, near], [near, kept]]

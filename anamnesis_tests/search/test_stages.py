@@ -12,7 +12,7 @@ from anamnesis_pipeline.search.best_sentences import excerpt_of
 from anamnesis_pipeline.search.boosts import aged, factors_of
 from anamnesis_pipeline.search.freshness import Statement, asks_what_holds, names_what_only, newer_first
 from anamnesis_pipeline.search.fusion import Ranking
-from anamnesis_pipeline.search.profiles import Decay, Profile
+from anamnesis_pipeline.search.profiles import PROFILES, Decay, Profile, tuned
 from anamnesis_pipeline.search.reranking import (
     ROWS_AT_ONCE,
     company,
@@ -141,6 +141,12 @@ def test_factors_lift_what_is_kept_or_named(fields: dict[str, object], least: fl
     assert factors_of(head(**fields), least, MAY) == factors
 
 
+def test_factors_are_those_of_the_profile() -> None:
+    profile = Profile(priority=3.0, routine=0.5, curated=2.0)
+    kept = head(tags=("critical",), metadata={"value": 0.1, "trust": "curated"})
+    assert factors_of(kept, 0.5, None, profile) == {"trust": 2.0, "value": 0.5, "priority": 3.0}
+
+
 @pytest.mark.parametrize(
     ("decay", "expected"),
     [(Decay.NONE, 0.5), (Decay.MULTIPLICATIVE, 0.375), (Decay.ADDITIVE, 0.5 + 0.3 * np.exp(-30 / 90))],
@@ -148,6 +154,28 @@ def test_factors_lift_what_is_kept_or_named(fields: dict[str, object], least: fl
 def test_age_counts_by_the_published_formulas(decay: Decay, expected: float) -> None:
     old = head(timestamp=NOW - timedelta(days=30))
     assert aged(0.5, old, Profile(decay=decay), NOW) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("decay", "weight", "expected"),
+    [
+        (Decay.MULTIPLICATIVE, 1.0, 0.25),
+        (Decay.MULTIPLICATIVE, 0.0, 0.5),
+        (Decay.ADDITIVE, 0.6, 0.5 + 0.6 * np.exp(-30 / 90)),
+    ],
+)
+def test_decay_weight_says_how_much_age_counts(decay: Decay, weight: float, expected: float) -> None:
+    old = head(timestamp=NOW - timedelta(days=30))
+    assert aged(0.5, old, Profile(decay=decay, decay_weight=weight), NOW) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ranking_numbers_leave_what_a_profile_sets_itself(profile: str) -> None:
+    usual, found = PROFILES[profile], tuned(PROFILES[profile], {"late": 0.2, "rrf_k": 40, "floor": 1.0})
+    assert (found.rrf_k, found.weak_below) == (40, 1.0)
+    assert found.late == (0 if profile == "plain" else 0.2)
+    assert found.floor == (1.0 if usual.floor == PROFILES["default"].floor else usual.floor)
+    assert tuned(usual, {}) == usual
 
 
 @pytest.mark.parametrize("fields", [{"kind": "document"}, {"tags": ("pinned",)}, {"metadata": {"trust": "curated"}}])

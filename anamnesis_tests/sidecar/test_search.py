@@ -2,9 +2,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
-from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.model import Episode, Passage, Source
 from anamnesis_pipeline.services.fields import parse_time
 from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_tests.sidecar.conftest import (
@@ -229,3 +230,66 @@ def test_reading_moves_an_episode_on_but_not_listing(client: TestClient, post: P
     assert layer() == "episodic"
     episode = services.store.episodes.get([name])[name]
     assert (episode.retrieval_count, episode.read_count) == (6, 2)
+
+
+def test_search_of_a_session_takes_a_unique_prefix(client: TestClient, services: TestServices) -> None:
+    services.store.files.put_sources([Source("log", "mac", "/logs", "p", "claude_projects")])
+    now = parse_time("2026-03-14T08:00:00Z")
+    for session_id in ("aaaa1111-x", "aaaa2222-y", "bbbb3333-z"):
+        episode = Episode(
+            session_id,
+            "log",
+            now,
+            "mac",
+            "api",
+            "exchange",
+            "zeppelin",
+            f"zeppelin {session_id}",
+            session_id=session_id,
+        )
+        services.store.episodes.put([(episode, [Passage(0, f"zeppelin {session_id}")])])
+
+    def found(name: str) -> set[str]:
+        return {hit["episode_id"] for hit in search(client, "zeppelin", session_id=name, fold=False)["results"]}
+
+    assert found("aaaa1") == found("aaaa1111-x") == {"aaaa1111-x"}
+    assert found("cccc") == set()
+    refused = client.post("/api/episodes/search", json={"query": "zeppelin", "session_id": "aaaa"})
+    assert refused.status_code == 409
+    assert "aaaa1111-x and aaaa2222-y" in refused.json()["detail"]
+
+
+def test_only_the_wanted_lists_are_asked(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar stands open")
+    for lists in (["dense_text"], ["words_text", "words_context"], ["exact"]):
+        asked = search(client, "zeppelin `hangar`", explain=True, lists=lists)["explanation"]["lists"]
+        assert asked.keys() == {*lists}
+    every = search(client, "zeppelin `hangar`", explain=True)["explanation"]["lists"]
+    assert every.keys() == search(client, "zeppelin `hangar`", explain=True, lists=[])["explanation"]["lists"].keys()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"lists": ["graph"]}, "'dense_text', 'dense_context', 'words_text', 'words_context', 'exact' or 'rare'"),
+        ({"lists": ["exact"], "mode": "semantic"}, "mode semantic asks none of these lists, but dense_text, dense_"),
+        ({"lists": ["rare"], "mode": "exact"}, "mode exact asks none of these lists, but exact"),
+        ({"decay_weight": 1.5}, "less than or equal to 1"),
+        ({"decay_weight": 0.5, "decay": "none"}, "decay_weight needs a decay other than none"),
+    ],
+)
+def test_a_knob_that_does_not_fit_is_refused(client: TestClient, asked: dict[str, Any], said: str) -> None:
+    refused = client.post("/api/episodes/search", json={"query": "zeppelin", **asked})
+    assert refused.status_code == 422
+    assert said in refused.text
+
+
+def test_decay_weight_lets_age_count_for_one_question(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar door", episode_id="old", timestamp="2019-01-01T00:00:00Z", kind="note")
+    post("The zeppelin of the hangar has a door", episode_id="new", kind="note")
+
+    def first(**asked: Any) -> str:
+        return str(search(client, "The zeppelin hangar door", **asked)["results"][0]["episode_id"])
+
+    assert first() == first(decay_weight=0) == first(profile="recent", decay_weight=0) == "old"
+    assert first(decay_weight=1) == first(decay_weight=1, decay="additive") == "new"
