@@ -46,6 +46,7 @@ from anamnesis_pipeline.cli.exporting import export, import_file
 from anamnesis_pipeline.cli.gc import gc
 from anamnesis_pipeline.cli.install import install as install_command
 from anamnesis_pipeline.cli.install import uninstall as uninstall_command
+from anamnesis_pipeline.cli.rebuild import rebuild as rebuild_command
 from anamnesis_pipeline.cli.reembed import Answer
 from anamnesis_pipeline.cli.remember import note, remember
 from anamnesis_pipeline.cli.search import queries as queries_command
@@ -104,6 +105,7 @@ app.command("upload")(upload_command)
 app.command("remember")(remember)
 app.command("note")(note)
 app.command("queries")(queries_command)
+app.command("rebuild")(rebuild_command)
 app.command("sessions")(sessions_command)
 app.command("show")(show_command)
 app.command("blame")(blame)

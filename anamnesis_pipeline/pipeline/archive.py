@@ -19,7 +19,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 WRITERS = 16
 """Threads for writing new generations: concurrent waits for the disk overlap."""
+CATALOG = "catalog.zst"
+"""Name of the file beside the archived files of a source that tells of them (`archive_catalog.py`)."""
 MARK = "written-by"
 """Name of the file, in the archive's folder, that names the memory that writes it."""
 LEVEL = 3
@@ -264,6 +266,39 @@ class Archive:
         except FileNotFoundError:
             return True
         return size < frame.archive_offset + frame.archive_bytes
+
+    def catalog_of(self, source: str) -> Path:
+        """Return the path of a source's catalog (`archive_catalog.py`)."""
+        return self._root / source / CATALOG
+
+    def catalogs(self) -> list[Path]:
+        """Return the catalogs of all sources."""
+        return sorted(self._root.glob(f"*/{CATALOG}"))
+
+    def revised(self, source: str, path: str, frames: Sequence[ArchiveFrame]) -> list[ArchiveFrame] | None:
+        """Return the frames of a generation in its latest rewritten file, which may be newer than `frames`; None: there
+        is no newer one with the same lines.
+
+        :param frames: all of the generation, at least one.
+        """
+        first = self.file_of(source, path, frames[0].generation)
+        named = {int(file.suffixes[-2][2:]): file for file in first.parent.glob(f"{first.stem}.r*.zst")}
+        for revision in sorted(named, reverse=True):
+            if revision <= frames[0].revision:
+                break
+            found, at, data = list[ArchiveFrame](), 0, named[revision].read_bytes()
+            with suppress(zstandard.ZstdError, UnicodeDecodeError):
+                for frame in frames:
+                    reader = zstandard.ZstdDecompressor().decompressobj()
+                    text = reader.decompress(data[at:])
+                    size = len(data) - at - len(reader.unused_data)
+                    if text.count(b"\n") + 1 != frame.lines:
+                        break
+                    found.append(replace(frame, revision=revision, archive_offset=at, archive_bytes=size, base=None))
+                    at += size
+            if len(found) == len(frames):
+                return found
+        return None
 
     def kept_aside(self) -> list[Path]:
         """Return the files that belong to no frame of the store: the archive of a lost database. See `append`."""

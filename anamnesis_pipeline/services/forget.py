@@ -25,6 +25,7 @@ from anamnesis_pipeline.model import (
 from anamnesis_pipeline.parsing.text.file_names import log_stem
 from anamnesis_pipeline.parsing.text.wording import counted
 from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.archive_catalog import write_catalog
 from anamnesis_pipeline.pipeline.archived import Damage, archived_lines
 from anamnesis_pipeline.pipeline.crawl import folder_of
 from anamnesis_pipeline.pipeline.dead_letters import EVERY_LETTER
@@ -361,6 +362,8 @@ class Forgetter:
         else:
             forget_questions(self._store, marks)
         self._store.events.clear()  # they name forgotten episodes and their projects
+        for key in sorted({key for key, _ in (*target.logs, *target.documents, *outputs)}):
+            write_catalog(self._store, self._archive, self._sources[key], after_removal=True)
         self._problems |= dict.fromkeys(self._store.forgetting.scrub())
         self._store.settings.set(JOB, None)
 

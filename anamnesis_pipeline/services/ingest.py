@@ -14,6 +14,7 @@ from anamnesis_pipeline.parsing.claude_logs.observers import ObserverRules
 from anamnesis_pipeline.parsing.claude_logs.value import WEIGHTS
 from anamnesis_pipeline.parsing.text.transcripts import transcript
 from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.archive_catalog import write_catalog
 from anamnesis_pipeline.pipeline.archived import ArchivedLines
 from anamnesis_pipeline.pipeline.crawl import CrawlReport, Mask, crawl_source, folder_of
 from anamnesis_pipeline.pipeline.crawl_documents import DocumentRules, DocumentSelection, crawl_documents
@@ -76,6 +77,8 @@ class Pipeline:
             return CrawlReport()
         started = datetime.now(UTC)
         report = self._crawled(source)
+        if report.lines or (report.files and not self.archive.catalog_of(source.key).exists()):
+            write_catalog(self.store, self.archive, source)
         write_problems(self.store.settings, source.key, report.problems)
         if not report.problems:
             note_read(self.store.settings, source.key, started)
@@ -147,6 +150,7 @@ class Pipeline:
         mtime_ns = round((when or datetime.now(UTC)).timestamp() * 1e9)
         version = Version(0, mtime_ns, 0, project, place_of(source_key, path), "", title, tuple(tags), instance)
         add_version(self.store, self.archive, source, path, data, self.mask, version)
+        write_catalog(self.store, self.archive, source)
         self.parse_documents(source)
         self.publish(source)
         return [s.part_id for s in self.store.documents.sightings_of(source_key, path) if s.present]

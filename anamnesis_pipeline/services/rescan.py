@@ -13,6 +13,7 @@ from anamnesis_pipeline.errors import AnamnesisError, StoreBusy, StoreFull
 from anamnesis_pipeline.model import EpisodeFilter, Part, Segment
 from anamnesis_pipeline.parsing.claude_logs.message_keys import section_key
 from anamnesis_pipeline.pipeline.archive import Archive
+from anamnesis_pipeline.pipeline.archive_catalog import write_catalog
 from anamnesis_pipeline.pipeline.crawl import Mask
 from anamnesis_pipeline.pipeline.documents import holds_documents
 from anamnesis_pipeline.pipeline.tool_outputs import masked_together
@@ -108,6 +109,10 @@ class Rescan:
                 self._carry_out(noted["step"], noted["mark"])
             self._store.queries.clear()  # masked by former rules
             self._store.events.clear()  # names of projects, too
+            if noted or self._changed.total():
+                for source in self._store.files.sources():
+                    if self._archive.catalog_of(source.key).exists():
+                        write_catalog(self._store, self._archive, source, after_removal=True)
             problems = self._store.forgetting.scrub() if noted or self._changed.total() else []
             self._store.settings.set(CHECKPOINT, None)
             return self._report(problems)

@@ -40,9 +40,10 @@ AT_REST_AFTER = timedelta(days=1)
 BEING_EMBEDDED = timedelta(minutes=5)
 """For this long after its ingest, content without vectors is no problem while `anamnesis up` runs."""
 RESTORE = (
-    "stop Anamnesis and put a backup of the home back; without one, move the database away and start again: "
-    "logs that still exist are read again; the archive of the others is kept as `*.kept-1`"
+    "stop Anamnesis and put a backup of the home back; without one, move the database away and fill a new one from the "
+    "archived lines: anamnesis rebuild --from-archive"
 )
+REBUILD = "make full text again from the stored passages, while Anamnesis runs: anamnesis rebuild"
 FILES_LOOKED_AT = 200
 """Archive files in the sample: a full check grows with the archive."""
 NAMED = 20
@@ -181,7 +182,7 @@ def store_integrity(store: Store) -> Finding:
     states = {problem.state for problem in problems}
     if states == {"behind"}:
         return Finding(True, "store", told, note="nothing is damaged: searches read what the index lacks by themselves")
-    advice = RESTORE if "damaged" in states else INDEX_IS_DOWN
+    advice = REBUILD if "damaged" in states else INDEX_IS_DOWN
     return Finding(not problems, "store", told or "passes its integrity check", advice)
 
 

@@ -1,7 +1,7 @@
 """What engines do natively, each in its own form: full text, vectors, and pages and counts by a filter."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -67,6 +67,13 @@ class TextIndex(Protocol):
 
     def check(self) -> list[TextProblem]:
         """What keeps the index from agreeing with the texts; empty when sound."""
+
+    def rebuild(self) -> Iterator[tuple[int, int]]:
+        """Make the index again from the stored passages; yield (passages done, all passages). Searches use the former
+        one until the new one is complete.
+
+        :raises GiveUp: a separate process keeps the index, so there is nothing to make.
+        """
 
 
 # --- vectors ---------------------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
 from typing_extensions import override
 
-from anamnesis_pipeline.errors import AnamnesisError
+from anamnesis_pipeline.errors import AnamnesisError, GiveUp
 from anamnesis_pipeline.model import EpisodeFilter, ScoredPassage, Variant
 from anamnesis_pipeline.parsing.text.unspaced_scripts import parted
 from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
@@ -108,6 +108,13 @@ class MongoTextIndex(TextIndex):
     def held_by_few(self, words: Sequence[str], most: int, where: EpisodeFilter) -> list[list[ScoredPassage]]:
         found = [self.matching([word], most + 1, where, analyzer=EXACT) for word in words]
         return [few if len(few) <= most else [] for few in found]
+
+    @override
+    def rebuild(self) -> Iterator[tuple[int, int]]:
+        raise GiveUp(
+            "MongoDB's search process keeps the full text and the vectors' indexes by itself, so there is nothing to "
+            "rebuild; `anamnesis doctor` shows whether it is behind"
+        )
 
     @override
     def unknown(self, words: Sequence[str]) -> list[str]:

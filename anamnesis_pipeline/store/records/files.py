@@ -1,7 +1,7 @@
 """Sources, how far their files are read, and the frames of their archive."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Source
@@ -14,8 +14,18 @@ Generation = tuple[str, str, int]
 _GENERATION = ("source", "path", "generation")
 _BASE = ("base_source", "base_path", "base_generation", "base_revision", "base_offset", "base_bytes")
 _FRAME = ("generation", "first_line", "lines", "archive_offset", "archive_bytes", "revision", "mark")
+ADOPTED_AT_ONCE = 50
+"""Files, each with all its frames, that one transaction adds."""
 _LEANS = {"base_source": TEXT}
 """Matches frames that need a base. The index of bases holds these."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A file, and the frames of all its generations."""
+
+    cursor: FileCursor
+    frames: Sequence[ArchiveFrame]
 
 
 class ArchiveRecords:
@@ -32,6 +42,29 @@ class ArchiveRecords:
         """Return the frames that hold lines >= `from_line`, in order."""
         with self._gateway.snapshot() as tables:
             return _frames(tables, (source, path, generation), from_line)
+
+    def files(self, source: str) -> list[ArchivedFile]:
+        """Return all files of a source with their frames."""
+        frames: dict[str, list[ArchiveFrame]] = {}
+        with self._gateway.snapshot() as tables:
+            order = ["path", "generation", "first_line"]
+            for row in tables["frames"].each({"source": source}, ("path", *_FRAME, *_BASE), order=order):
+                frames.setdefault(row["path"], []).append(_frame(row))
+            cursors = [read_cursor(row) for row in tables["files"].find({"source": source}, order=["path"])]
+        return [ArchivedFile(cursor, frames.get(cursor.path, [])) for cursor in cursors]
+
+    def adopt(self, files: Sequence[ArchivedFile]) -> None:
+        """Add files that are archived already, with their frames; those that are known stay unchanged."""
+
+        def add(tables: Tables, files: Sequence[ArchivedFile]) -> None:
+            known = versions_of(tables, [(each.cursor.source, each.cursor.path) for each in files])
+            new = [each for each in files if (each.cursor.source, each.cursor.path) not in known]
+            write_cursors(tables, [each.cursor for each in new])
+            tables["frames"].put(
+                [_row(each.cursor.source, each.cursor.path, frame) for each in new for frame in each.frames]
+            )
+
+        write_all(self._gateway, files, add, ADOPTED_AT_ONCE)
 
     def replace_frames(
         self, source: str, path: str, generation: int, revision: int, frames: Sequence[ArchiveFrame]
@@ -159,11 +192,12 @@ def _frames(
     behind = {"$gt": from_line} | ({} if to_line is None else {"$lt": to_line})
     rest = tables["frames"].find({**match, "first_line": behind}, fields, order=["first_line"])
     reaches = first is not None and first["first_line"] + first["lines"] > from_line
-    found = []
-    for row in [first, *rest] if first is not None and reaches else rest:
-        base = None if row["base_source"] is None else ArchiveBase(*(row[name] for name in _BASE))
-        found.append(ArchiveFrame(**{name: row[name] for name in _FRAME}, base=base))
-    return found
+    return [_frame(row) for row in ([first, *rest] if first is not None and reaches else rest)]
+
+
+def _frame(row: Row) -> ArchiveFrame:
+    base = None if row["base_source"] is None else ArchiveBase(*(row[name] for name in _BASE))
+    return ArchiveFrame(**{name: row[name] for name in _FRAME}, base=base)
 
 
 def _match(generation: Generation) -> Match:

@@ -54,7 +54,7 @@ _OUR_ERRORS: tuple[tuple[set[int], type[AnamnesisError], str], ...] = (
         {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_IOERR},
         StoreCorrupt,
         "{path} cannot be read as a database ({problem}); stop everything that uses it, move it away together with "
-        "its -wal and -shm files, then restore a backup or ingest again",
+        "its -wal and -shm files, then restore a backup, or run anamnesis rebuild --from-archive",
     ),
     (
         {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH},

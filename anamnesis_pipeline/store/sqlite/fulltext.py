@@ -5,7 +5,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from anamnesis_pipeline.store.contracts import TextIndex, TextProblem
 from anamnesis_pipeline.store.index_terms import IndexTerms, exact_phrases
 from anamnesis_pipeline.store.sqlite.connection import Database, problems_of
 from anamnesis_pipeline.store.sqlite.filters import PassingPassages, condition
+from anamnesis_pipeline.store.sqlite.text_rebuild import rebuild_text
 from anamnesis_pipeline.store.sqlite.word_lists import (
     ROWS_READ_PER_LIST,
     CommonWords,
@@ -83,10 +84,17 @@ class SqliteTextIndex(TextIndex):
         self._few = few
         self._lock = threading.Lock()
         self._terms = IndexTerms()
-        self._lengths = {table: PassageLengths(table) for table in ("stem_index", "exact_index")}
+        self._schema = 0
         self._counted_at: dict[str, tuple[int, int]] = {}
         self._counted: dict[tuple[str, str], int] = {}
         self._occurring: set[str] = set()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._lengths = {table: PassageLengths(table) for table in ("stem_index", "exact_index")}
+        self._counted_at.clear()
+        self._counted.clear()
+        self._occurring.clear()
         self._lists = WordLists()
         self._common = CommonWords()
 
@@ -151,10 +159,20 @@ class SqliteTextIndex(TextIndex):
             (passages,) = connection.execute("SELECT count(*) FROM passages").fetchone()
         return [TextProblem(problem) for problem in problems_of(self._database.path, passages)]
 
+    @override
+    def rebuild(self) -> Iterator[tuple[int, int]]:
+        return rebuild_text(self._database)
+
     def _search(
         self, connection: sqlite3.Connection, table: str, in_text: bool, k: int, where: EpisodeFilter
     ) -> _Search:
-        corpus = self._lengths[table].corpus(connection)
+        (schema,) = connection.execute("PRAGMA schema_version").fetchone()
+        with self._lock:
+            if schema != self._schema:  # also after a rebuild by another process
+                self._forget_all()
+                self._schema = schema
+            lengths = self._lengths[table]
+        corpus = lengths.corpus(connection)
         self._forget_counts(table, corpus)
         return _Search(connection, table, in_text, k, where, corpus)
 

@@ -21,6 +21,7 @@ from anamnesis_pipeline.store.sqlite.fulltext import SqliteTextIndex
 from anamnesis_pipeline.store.sqlite.index_files import IndexFiles
 from anamnesis_pipeline.store.sqlite.schema import index_texts, make_missing_tables, migrate
 from anamnesis_pipeline.store.sqlite.spaces import SqliteSpaces
+from anamnesis_pipeline.store.sqlite.text_rebuild import discard_rebuild
 from anamnesis_pipeline.store.sqlite.vectors import SqliteVectors
 
 
@@ -92,6 +93,8 @@ class Scrubbing(Traces):
 
         A negative number begins a merge of everything, positive ones go on with it; it is done when nothing changes.
         """
+        with self._database.write() as connection:
+            discard_rebuild(connection)
         for table in ("stem_index", "exact_index"):
             step = -MERGED_PAGES
             changed = 2
