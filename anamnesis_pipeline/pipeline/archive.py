@@ -31,7 +31,7 @@ from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, content_id
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 WRITERS = 16
 """Threads for writing new generations: concurrent waits for the disk overlap."""
-CATALOG = "catalog.zst"
+CATALOG = "catalog"
 """Name of the file beside the archived files of a source that tells of them (`archive_catalog.py`)."""
 MARK = "written-by"
 """Name of the file, in the archive's folder, that names the memory that writes it."""

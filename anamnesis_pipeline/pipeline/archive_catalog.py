@@ -1,6 +1,6 @@
 """The catalog beside the archived files of a source: what only the store would know of them otherwise.
 
-    archive/<source>/catalog.zst      lines of JSON: the source, then each file with its frames
+    archive/<source>/catalog      zstd of lines of JSON: the source, then each file with its frames
 
 The crawl writes it after new lines are committed. From it and the archived lines, a lost store is filled again: the
 catalog brings sources, files and frames, and the ordinary ingest makes everything else of the lines. A catalog may be

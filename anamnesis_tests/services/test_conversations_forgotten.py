@@ -100,7 +100,7 @@ def everything(home: DocumentHome) -> str:
     files = [file for file in home.place.rglob("*") if file.is_file() and "notes" not in file.parts]
     data = b"".join(file.read_bytes() for file in files)
     for file in files:
-        if file.suffix == ".zst":
+        if file.suffix == ".zst" or file.name == "catalog":
             with file.open("rb") as stream:
                 data += zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read()
     parts = home.store.forgetting.parts_after("", 1_000)

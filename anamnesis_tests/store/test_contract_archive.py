@@ -6,6 +6,7 @@ import pytest
 
 from anamnesis_pipeline.model import ArchiveBase, ArchiveFrame, FileCursor, Occurrence
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.records.files import ArchivedFile
 from anamnesis_pipeline.store.records.messages import ParsedChunk
 from anamnesis_tests.support.samples import crawled, parsed
 
@@ -44,6 +45,17 @@ def test_frames_of_another_revision_or_with_other_lines_replace_nothing(store: S
     assert store.files.commit_crawl(cursor, cursor, FRAMES[1])
     assert not store.archive.replace_frames("logs", "a.jsonl", 0, 0, new)
     assert store.archive.frames("logs", "a.jsonl", 0) == FRAMES
+
+
+def test_adopted_files_are_known_with_their_frames(store: Store) -> None:
+    archived(store, *FRAMES)
+    leaning = ArchiveFrame(0, 0, 10, 0, 20, base=ArchiveBase("logs", "a.jsonl", 0, 0, 0, 100))
+    lost = ArchivedFile(FileCursor("logs", "b.jsonl", lines=10, inode=2**63, first_mtime_ns=7), [leaning])
+    (known,) = before = store.archive.files("logs")
+    for _ in range(2):
+        store.archive.adopt([lost, replace(known, frames=[])])
+        assert store.archive.files("logs") == [*before, lost]
+    assert known.frames == FRAMES
 
 
 def test_what_is_crawled_after_a_rewrite_is_of_its_revision(store: Store) -> None:

@@ -129,7 +129,7 @@ class Home:
     def bytes(self) -> bytes:
         """Everything in every file of the home, archives uncompressed, texts packed in the database unpacked."""
         data = b"".join(file.read_bytes() for file in sorted(self.settings.home.rglob("*")) if file.is_file())
-        for file in self.settings.home.rglob("*.zst"):
+        for file in [*self.settings.home.rglob("*.zst"), *self.settings.home.rglob("catalog")]:
             with file.open("rb") as stream:
                 data += zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read()
         parts = self.store.forgetting.parts_after("", 10_000)
