@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,8 +150,8 @@ def company(found: Sequence[tuple[EpisodeHead, float]]) -> list[float]:
         told[_conversation(head)].append((head, score))
     scores = []
     for head, _ in first:
-        beside = [score for other, score in told[_conversation(head)] if other is not head and _near(head, other)]
-        scores.append(sum(sorted(beside, reverse=True)[:COMPANIONS]) / COMPANIONS)
+        beside = (score for other, score in told[_conversation(head)] if other is not head and _near(head, other))
+        scores.append(sum(islice(beside, COMPANIONS)) / COMPANIONS)
     most = max(scores, default=0.0)
     kept = [most if _is_remembered(head) else score for (head, _), score in zip(first, scores, strict=True)]
     return kept + [0.0] * (len(found) - len(first))

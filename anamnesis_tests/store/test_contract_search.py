@@ -321,9 +321,12 @@ def test_common_word_still_counts_in_the_score(store: Store):
 
 def test_a_passage_written_by_another_handle_is_found_at_once(open_store):  # type: ignore[no-untyped-def]
     reader, writer = open_store(), open_store()
-    assert found(reader, "fresh") == []
+    for _ in range(2):
+        assert found(reader, "fresh") == []
+        assert reader.text.unknown(["fresh"]) == ["fresh"]
     put(writer, "e", "fresh words")
     assert found(reader, "fresh") == ["e"]
+    assert reader.text.unknown(["fresh"]) == []
     put(writer, "f", "fresh words as well")
     assert set(found(reader, "fresh")) == {"e", "f"}
 

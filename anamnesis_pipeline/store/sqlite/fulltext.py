@@ -88,6 +88,7 @@ class SqliteTextIndex(TextIndex):
         self._counted_at: dict[str, tuple[int, int]] = {}
         self._counted: dict[tuple[str, str], int] = {}
         self._occurring: set[str] = set()
+        self._absent: dict[tuple[str, str], tuple[int, int]] = {}
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -95,6 +96,7 @@ class SqliteTextIndex(TextIndex):
         self._counted_at.clear()
         self._counted.clear()
         self._occurring.clear()
+        self._absent.clear()
         self._lists = WordLists()
         self._common = CommonWords()
 
@@ -249,14 +251,13 @@ class SqliteTextIndex(TextIndex):
                     self._occurring.clear()
 
     def _occurrences(self, search: _Search, word: str) -> int:
-        """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are.
-
-        A zero is not remembered, since it would hide a passage just written.
-        """
+        """In how many passages a word occurs: counted while it is rare, else judged by how dense its first are."""
         table, corpus = search.table, search.corpus
         with self._lock:
             if (table, word) in self._counted:
                 return self._counted[table, word]
+            if self._absent.get((table, word)) == (corpus.newest, corpus.passages):
+                return 0
         limit = max(RARE_ROWS, COUNTED_ROWS)
         count, last = search.connection.execute(
             f"SELECT count(*), max(rowid) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT ?)",
@@ -269,13 +270,26 @@ class SqliteTextIndex(TextIndex):
                 if len(self._counted) >= REMEMBERED_WORDS:
                     self._counted.clear()
                 self._counted[table, word] = count
+        else:
+            self._remember_absent(search, word)
         return int(count)
+
+    def _remember_absent(self, search: _Search, match: str) -> None:
+        """Note that no passage has a word. It holds until the index grows, since a passage never changes. To look takes
+        a lookup in each segment of the index.
+        """
+        with self._lock:
+            if len(self._absent) >= REMEMBERED_WORDS:
+                self._absent.clear()
+            self._absent[search.table, match] = (search.corpus.newest, search.corpus.passages)
 
     def _occurs(self, search: _Search, match: str) -> bool:
         """Whether any passage has a word; a yes is remembered as long as counts are."""
         with self._lock:
             if match in self._occurring:
                 return True
+            if self._absent.get((search.table, match)) == (search.corpus.newest, search.corpus.passages):
+                return False
         sql = f"SELECT 1 FROM {search.table} WHERE {search.table} MATCH ? LIMIT 1"
         found = search.connection.execute(sql, (match,)).fetchone() is not None
         if found:
@@ -283,6 +297,8 @@ class SqliteTextIndex(TextIndex):
                 if len(self._occurring) >= REMEMBERED_WORDS:
                     self._occurring.clear()
                 self._occurring.add(match)
+        else:
+            self._remember_absent(search, match)
         return found
 
     def _best(self, search: _Search, terms: Sequence[_Term]) -> list[ScoredPassage]:
