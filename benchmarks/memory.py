@@ -28,7 +28,7 @@ from memory_arms import ARMS, Arm, Place, UnavailableError, opened, passages_of,
 from memory_page import page_of
 from memory_scores import Row, ranks_of
 from memory_sets import SETS, Corpus, Question, QuestionSet, hits, widened
-from service import sidecar
+from service import SHARED, sidecar
 
 from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
@@ -55,6 +55,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="default: benchmarks/results")
     parser.add_argument("--page", type=Path, default=PAGE, help="default: docs/benchmarks.md")
     args = parser.parse_args()
+    if not args.page_only and not SHARED.is_dir():
+        sys.exit(f"No folder {SHARED}: it has the questions and logs. --page-only makes the page from result files")
     if not args.page_only:
         for corpus in dict.fromkeys(SETS[name].corpus for name in args.sets):
             measure(corpus, [SETS[name] for name in args.sets if SETS[name].corpus == corpus], args)

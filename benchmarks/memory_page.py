@@ -38,12 +38,14 @@ measurements are in the repository's `benchmarks/README.md`.
   names at most 12 messages, one of which answers. In LoCoMo it is an evidence turn, elsewhere the text meant.
 - **Tokens**: characters / 4 of the first five results, for Anamnesis with their summaries. **ms**: p50 and p95 of a
   question at the client; the arms are asked in turn, in one run, so that other work on the machine slows all of them.
+  The load at the end of each run is at the end of this page.
 - These are development halves, unless "held out" is said: Anamnesis was tuned on these questions, the others were not,
   so its lead is smaller on questions that nobody has seen.
 """
 
 LOSSES = """## Where another arm is better
-Of the measures above, by the mean; the intervals overlap where it says so.
+Of the measures above, by the mean; the intervals overlap where it says so. An arm without a threshold gives something
+on related prompts, too, as on all others.
 """
 
 Held = dict[str, dict[str, tuple[dict[str, Any], list[Row]]]]
@@ -131,7 +133,7 @@ def section(questions: QuestionSet, arms: dict[str, tuple[dict[str, Any], list[R
             for name, column in cells.items()
         ]
         times = sorted(row["ms"] for row in rows)
-        tokens = sum(row["tokens"] for row in rows) / len(rows)
+        tokens = tokens_of(rows)
         lines.append(
             [title, *shown, f"{tokens:,.0f}", f"{percentile(times, 0.5):,.1f}", f"{percentile(times, 0.95):,.1f}"]
         )
@@ -139,7 +141,8 @@ def section(questions: QuestionSet, arms: dict[str, tuple[dict[str, Any], list[R
     if some is None:
         return "\n".join([f"## {questions.title}", *missing])
     counts = sorted({len(rows) for _, rows in arms.values() if rows})
-    asked = " or ".join(map(str, counts))
+    limited = any("--limit" in meta["command"] for meta, _ in arms.values())
+    asked = f"{'The first ' if limited else ''}{' or '.join(map(str, counts))}"
     told = [
         f"## {questions.title}\n{asked} questions over {some[0]['passages']:,} passages (set `{questions.name}`).\n"
     ]
@@ -147,6 +150,16 @@ def section(questions: QuestionSet, arms: dict[str, tuple[dict[str, Any], list[R
         missing.append(f"Not asked: {', '.join(left)}.\n")
     told += [table(["", *cells, "tokens", "ms p50", "ms p95"], lines), *missing, by_kind(questions, arms)]
     return "\n".join(part for part in told if part)
+
+
+def tokens_of(rows: Sequence[Row]) -> float:
+    """The mean of tokens an answer."""
+    return sum(row["tokens"] for row in rows) / len(rows)
+
+
+def median_ms(rows: Sequence[Row]) -> float:
+    """The median time of a question."""
+    return percentile(sorted(row["ms"] for row in rows), 0.5)
 
 
 def by_kind(questions: QuestionSet, arms: dict[str, tuple[dict[str, Any], list[Row]]]) -> str:
@@ -186,7 +199,20 @@ def losses(held: Held) -> str:
         return ""
     rows = [row for _, row in sorted(lines, key=lambda each: -each[0])]
     shown = table(["set", "measure", "better", "Anamnesis", "it", ""], rows) if rows else "In no column.\n"
-    return LOSSES + "\n" + shown
+    return LOSSES + "\n" + shown + "\n" + costs(held)
+
+
+def costs(held: Held) -> str:
+    """Return which arm is cheapest in each set, beside Anamnesis."""
+    told = []
+    for name, value in (("Fewest tokens", tokens_of), ("Fastest", median_ms)):
+        found = []
+        for each, arms in held.items():
+            values = {arm: value(rows) for arm, (_, rows) in arms.items() if rows and arm != "nothing"}
+            if OURS in values and (best := min(values, key=lambda arm: values[arm])) != OURS:
+                found.append(f"{each} {ARMS[best][0]} {values[best]:,.1f} (Anamnesis {values[OURS]:,.1f})")
+        told.append(f"{name}: {'; '.join(found) or 'Anamnesis in every set'}.\n")
+    return "\n".join(told).replace("Fastest:", "Fastest, ms at the median:")
 
 
 def claims() -> str:

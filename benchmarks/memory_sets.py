@@ -258,6 +258,6 @@ SETS: dict[str, QuestionSet] = {
             REVERSALS,
             by_default=False,
         ),
-        QuestionSet("locomo", "LoCoMo, five development conversations", TURNS, locomo),
+        QuestionSet("locomo", "LoCoMo, development conversations", TURNS, locomo),
     )
 }

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -117,7 +118,7 @@ def test_page_marks_the_best_and_says_where_we_lose(tmp_path: Path) -> None:
     write(tmp_path, "sessions", "nothing", meta("nothing"), row(None), row(None))
     write(tmp_path, "sessions", "bm25", meta("bm25"), row(1), row(1))
     write(tmp_path, "sessions", "engram", meta("engram", reason="no wheel"))
-    write(tmp_path, "sessions", "anamnesis", meta("anamnesis"), row(2), row(None, kind="l"))
+    write(tmp_path, "sessions", "anamnesis", meta("anamnesis"), row(2, ms=9.0, tokens=9), row(None, kind="l", ms=9.0))
     shown = page.page_of(tmp_path)
     assert "2 questions over 7 passages" in shown
     assert "| BM25 | **1.000** (1.00–1.00) |" in shown
@@ -125,7 +126,8 @@ def test_page_marks_the_best_and_says_where_we_lose(tmp_path: Path) -> None:
     assert "engram could not be asked: no wheel" in shown
     assert "Not asked: grep, dense, MiniLM, MemPalace." in shown
     assert "| Questions over two code sessions | hit@1 | BM25 | 0.000 | 1.000 | apart |" in shown
-    assert "| Anamnesis | 1.000 | 0.000 |" not in shown
+    assert "Fewest tokens: Anamnesis in every set." in shown
+    assert "Fastest, ms at the median: sessions BM25 1.0 (Anamnesis 9.0)." in shown
 
 
 def test_page_takes_fewer_answers_to_unrelated_prompts_for_better(tmp_path: Path) -> None:
@@ -136,6 +138,19 @@ def test_page_takes_fewer_answers_to_unrelated_prompts_for_better(tmp_path: Path
     assert "given on unrelated prompts" in shown
     assert "| **Anamnesis** | **1.000** (1.00–1.00) | **0.000** (0.00–0.00) |" in shown
     assert "In no column" in shown
+
+
+def test_readme_and_ranking_name_the_measured_tokens() -> None:
+    (_, rows) = page.read(memory.RESULTS)["sessions"]["anamnesis"]
+    measured = page.tokens_of(rows)
+    for document in ("README.md", "docs/explanation/ranking.md"):
+        text = (memory.ROOT / document).read_text(encoding="utf-8")
+        (told,) = re.findall(r"Five results (?:cost|take) about ([\d,]+) tokens", text)
+        assert int(told.replace(",", "")) == pytest.approx(measured, rel=0.1)
+
+
+def test_page_is_made_of_the_result_files() -> None:
+    assert page.page_of(memory.RESULTS) == memory.PAGE.read_text(encoding="utf-8"), "make bench-memory ARGS=--page-only"
 
 
 def test_result_files_are_kept_unless_they_lack_a_question(tmp_path: Path) -> None:
