@@ -17,7 +17,7 @@ from anamnesis_pipeline.entities.naming import command_names, is_same_file
 from anamnesis_pipeline.knowledge.error_signatures import error_line, is_error_of_program, signature_of
 from anamnesis_pipeline.knowledge.observing import PERSONS
 from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, SegmentKind
-from anamnesis_pipeline.parsing.claude_logs.commands import command_of_tests
+from anamnesis_pipeline.parsing.claude_logs.commands import command_of_tests, commits
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.plain_text import shortened
 from anamnesis_pipeline.parsing.text.sentences import sentences
@@ -216,7 +216,7 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
         if not any(each.succeeded for _, each in scored):  # another program may run it
             whole = [name for name in names if " " in name]
-            given = [word for word in words if _PATH.fullmatch(word) and not word.startswith("-")]
+            given = [word for word in words[1:] if _PATH.fullmatch(word) and not word.startswith("-")]
             every = _invoked(_shown(store, store.entities.ran(MAX_COMMANDS, projects=where.projects), where))
             wanted = [*whole, *(given if scored else ())]
             scored += [(0.0, e) for e in every if e.succeeded and any(word in e.script for word in wanted)]
@@ -427,8 +427,10 @@ def _mended(store: Store, error: Mention, where: Where) -> Mended:
     first = min((each.place for each in same), default=error.place)
     ended = [each for each in session if each.relation is Relation.FIXED and each.other == error.name]
     until = max((each.place for each in ended), default=first + FIX_WITHIN)
-    acts = [e for e in session if first < e.place <= until and e.relation in _ACTS and e.kind in _DONE]
     failed = [e for e in session if e.kind is EntityKind.COMMAND and e.relation is Relation.FAILED and e.place <= first]
+    again = {(failed[-1].name, failed[-1].detail)} if failed else set()  # which succeeded in the end
+    acts = [e for e in session if first < e.place <= until and e.relation in _ACTS and e.kind in _DONE]
+    acts = [e for e in acts if (e.name, e.detail) not in again]
     if failed and not ended:  # the same program may have succeeded in another way
         by_run = _failure(store, failed[-1], same[0].detail if same else error.detail, where)
         if by_run.ended:
@@ -612,7 +614,9 @@ def _in_exchanges(store: Store, task: str, where: Where) -> list[tuple[float, In
 
 @lru_cache(maxsize=8_192)
 def _words_of(script: str, said: str) -> frozenset[str]:
-    """Return the stems of a script and of what it does; that of `test` if it runs tests."""
+    """Return the stems of a script and of what it does; that of `test` if it runs tests; none of a commit's message."""
+    if commits(script):
+        script, said = " ".join(name for name, _ in command_names(script)), ""
     return _stems(f"{script} {said} {'test' if command_of_tests(script) else ''}")
 
 

@@ -40,6 +40,28 @@ def test_blame_names_session_reason_and_how_to_resume(home: Home) -> None:
     assert (item["folder"], item["machine"]) == (PROJECT, "box")
 
 
+def test_run_that_succeeded_in_the_end_was_not_tried_in_vain(home: Home) -> None:
+    (item,) = answered(home, Asked.FIX, REFUSED)["items"]
+    assert item["tried"] == []
+
+
+def test_commit_is_no_run_of_what_its_message_says(home: Home) -> None:
+    home.write([record("user", "save it", 950), *called("git commit -am 'run the price tests'", "ok", 951, SESSION)])
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.HOW, "run the prices tests")["items"]
+    assert item["script"] == "pytest -q tests/test_prices.py"
+
+
+def test_command_that_only_failed_is_not_answered_by_the_same_script_for_another(home: Home) -> None:
+    lines = [record("user", "deploy", 960), *called("./deploy.sh staging", "ok", 961, SESSION)]
+    home.write([*lines, *called("./deploy.sh production", "Error: no access", 963, SESSION, is_error=True)])
+    home.ingest()
+    link(home.store)
+    body = answered(home, Asked.HOW, "./deploy.sh production")
+    assert (body["items"], [each["script"] for each in body["rejected"]]) == ([], ["./deploy.sh production"])
+
+
 def test_fix_tells_what_failed_and_what_ended_it(home: Home) -> None:
     (item,) = answered(home, Asked.FIX, f"Traceback:\n{REFUSED.replace('5433', '5999')}")["items"]
     assert (item["session_id"], item["command"]) == (OTHER, "alembic upgrade head")
