@@ -28,6 +28,7 @@ _IMPORT = re.compile(
 )
 _IMAGE = re.compile(r"^\s*(?:FROM|image:)\s+(\S+)", re.MULTILINE)
 _VALUE = re.compile(r"\b(?:true|false|on|off|yes|no|\d[\w.]*)\b", re.IGNORECASE)
+_DEFINED = re.compile(r"\b(?:def|class|function|fn|func|interface|struct|trait)\s+([A-Za-z_]\w+)")
 _MANIFEST = re.compile(
     r"^(?:go\.mod|package\.json|vcpkg\.json|manifest\.json|composer\.json|requirements.*|Cargo\.toml|pyproject\.toml|Gemfile"
     r"|build\.gradle.*|pom\.xml|mix\.exs|pubspec\.yaml|environment\.ya?ml|.*\.csproj)$"
@@ -108,7 +109,8 @@ def terms_of_edit(name: str, before: str, after: str) -> Terms:
     changed = one ^ other
     if before and before != after and _VALUE.sub("", before) == _VALUE.sub("", after):
         changed = _names_in("\n".join({*before.splitlines()} ^ {*after.splitlines()})[:MAX_TEXT_CHARS])
-    names |= {each.lower() for each in (changed if before else ()) if _DISTINCT.search(each)}
+    named = {*(changed if before else ()), *_DEFINED.findall(before)}
+    names |= {each.lower() for each in named if _DISTINCT.search(each)}
     brought = _brought(before) ^ _brought(after)
     if _MANIFEST.search(leaf):
         brought |= {each.lower() for each in changed if len(each) > MIN_WORD} - _EVERYWHERE

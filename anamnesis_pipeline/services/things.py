@@ -470,6 +470,11 @@ def explained(store: Store, failed: Mention, ended: Sequence[Mention]) -> str:
     return best[:MAX_EXPLAINED_CHARS] if len(stems(best) & wanted) > 1 else ""
 
 
+def _says(words: set[str], wanted: set[str]) -> bool:
+    """Return whether a line has all words of an error that is asked for, or, if it has enough, no others."""
+    return wanted <= words or (len(words) >= ENOUGH_COMMON and words <= wanted)
+
+
 def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
     """Return what was done after commands failed whose output has the error in a line that is not its telling one, and
     what Claude told where another output or a person names it.
@@ -484,7 +489,7 @@ def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
         mentions = _shown(store, store.entities.of_episodes([part.part_id]), where)
         for call, result in pairwise((*part.segments[:1], *part.segments)):
             lines = result.text.splitlines() if result.kind in _RESULTS | PERSONS else []
-            line = next((each.strip() for each in lines if _alike(wanted, set(signature_of(each).split())) == 1), "")
+            line = next((each.strip() for each in lines if _says(set(signature_of(each).split()), wanted)), "")
             if not line or not mentions:
                 continue
             if failed := next((m for m in mentions if m.message_id == call.uuid and _is_failed(m)), None):

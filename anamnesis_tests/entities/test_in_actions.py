@@ -73,6 +73,11 @@ def test_what_a_sentence_refuses_is_told_by_one_word() -> None:
     assert is_about("keine Streams in der Firmware", terms_of_edit("a.cpp", "x", "Streams y"), was_there=False)
 
 
+def test_symbol_whose_body_changes_is_named() -> None:
+    terms = terms_of_edit("pay.py", "def total_price(self):\n    return 1", "def total_price(self):\n    return 2")
+    assert is_about("We decided: total_price returns Decimal", terms, was_there=False)
+
+
 def test_value_that_changes_is_named_by_what_stands_beside_it() -> None:
     terms = terms_of_edit("conf/build.gradle", "enableProguard = false", "enableProguard = true")
     assert is_about("proguard is off since it broke the parser, we enable nothing", terms, was_there=True)

@@ -45,6 +45,11 @@ def test_run_that_succeeded_in_the_end_was_not_tried_in_vain(home: Home) -> None
     assert item["tried"] == []
 
 
+def test_error_is_found_by_the_two_words_that_tell_it(home: Home) -> None:
+    (item,) = answered(home, Asked.FIX, "connection refused")["items"]
+    assert item["line"] == REFUSED
+
+
 def test_commit_is_no_run_of_what_its_message_says(home: Home) -> None:
     home.write([record("user", "save it", 950), *called("git commit -am 'run the price tests'", "ok", 951, SESSION)])
     home.ingest()
