@@ -306,7 +306,7 @@ class Service(Arm):
 
 
 class Peer(Arm):
-    """Another memory system, in a process and a virtual environment of its own; see memory_peer.py."""
+    """Another memory system, in its own process and virtual environment; see memory_peer.py."""
 
     def __init__(self, place: Place, scopes: set[str | None], name: str) -> None:
         python = peers_python(place.work)

@@ -40,7 +40,7 @@ measurements are in the repository's `benchmarks/README.md`.
   question at the client; the arms are asked in turn, in one run, so that other work on the machine slows all of them.
   The load at the end of each run is at the end of this page.
 - These are development halves, unless "held out" is said: Anamnesis was tuned on these questions, the others were not,
-  so its lead is smaller on questions that nobody has seen.
+  so its lead is smaller on unseen questions.
 """
 
 LOSSES = """## Where another arm is better
