@@ -31,7 +31,7 @@ from anamnesis_pipeline.store.records.entities import leaf_of
 
 MAX_MENTIONS = 2_000
 """Mentions of one thing that are looked at, the newest."""
-MAX_COMMANDS = 1_500
+MAX_COMMANDS = 600
 """Invocations of a project among which a task is looked for, the newest."""
 MAX_RUNS = 600
 """Runs of a program among which a command is looked for, the newest."""
@@ -58,7 +58,8 @@ MAX_LINES = 20
 """Lines of an output without a telling one that are looked for."""
 MAX_EXCHANGES = 10
 """Passages in whose exchanges a task is looked for of which no command has enough words."""
-_BEFORE = (SegmentKind.PROMPT, SegmentKind.STATEMENT)
+MAX_SAID_CHARS = 500
+_BEFORE = frozenset({SegmentKind.PROMPT, SegmentKind.STATEMENT})
 ENOUGH_WORDS = 0.6
 """Least share of the weight of a task's words that its command, script or description has."""
 MAX_WORDS, MIN_WORDS = 8, 2
@@ -483,12 +484,14 @@ def _in_outputs(store: Store, signature: str, where: Where) -> list[Mended]:
     words = [word for word in signature.split() if word.isalpha()][:MAX_WORDS]
     if len(words) < MIN_WORDS:
         return []
+    least = min(len(words), ENOUGH_COMMON)
     hits = store.text.with_all(words, MAX_OUTPUTS, EpisodeFilter(projects=where.projects))
     found: dict[str, Mended] = {}
     for part in store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits))):
         mentions = _shown(store, store.entities.of_episodes([part.part_id]), where)
         for call, result in pairwise((*part.segments[:1], *part.segments)):
             lines = result.text.splitlines() if result.kind in _RESULTS | PERSONS else []
+            lines = [each for each in lines if sum(word in each.lower() for word in words) >= least]
             line = next((each.strip() for each in lines if _says(set(signature_of(each).split()), wanted)), "")
             if not line or not mentions:
                 continue
@@ -605,12 +608,12 @@ def _in_exchanges(store: Store, task: str, where: Where) -> list[tuple[float, In
     runs = {m.message_id: m for m in mentions if m.kind is EntityKind.COMMAND and m.relation is Relation.RAN}
     found: dict[str, tuple[float, Mention]] = {}
     for part in parts:
-        said = {SegmentKind.PROMPT: part.prompt}
+        said = {SegmentKind.PROMPT: _stems(part.prompt)}
         for segment in part.segments:
-            if segment.kind is not SegmentKind.TOOL_INPUT:
-                said[segment.kind] = segment.text
+            if segment.kind in _BEFORE:
+                said[segment.kind] = _stems(segment.text[:MAX_SAID_CHARS])
             elif (run := runs.get(segment.uuid)) is not None and wanted & _words_of(run.detail, run.other):
-                text = _stems(" ".join([*(said.get(kind, "") for kind in _BEFORE), run.detail, run.other]))
+                text = _words_of(run.detail, run.other).union(*said.values())
                 share = sum(any(_is_form(word, stem) for word in text) for stem in wanted) / len(wanted)
                 if share >= ENOUGH_WORDS:
                     found[run.message_id] = (share, run)
