@@ -50,7 +50,8 @@ class System:
             "PYTHONPATH": os.pathsep.join([str(JOURNAL_FOLDER), *filter(None, [inherited.get("PYTHONPATH")])]),
             **settings,
         }
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, trust_env=False)
+        once = httpx.Limits(max_keepalive_connections=0)  # a server may close an idle connection just as it is used
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=30, trust_env=False, limits=once)
         self.process: subprocess.Popen[bytes] | None = None
 
     def command(self, *arguments: str) -> list[str]:
