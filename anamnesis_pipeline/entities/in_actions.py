@@ -5,7 +5,6 @@ package or a program, or the words that the change itself adds or removes.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -185,12 +184,9 @@ def forbidden(sentence: str) -> frozenset[str]:
     """Return the stems of what a sentence says no to: of the first two words that tell anything after `no`, `never` and
     the like, before the next mark.
     """
-    found = (list(_in_order(each["what"]))[:2] for each in _REFUSES.finditer(_QUOTES.sub("", sentence)))
-    return frozenset(stem for words in found for word in words for stem in stems(word))
-
-
-def _in_order(text: str) -> Iterator[str]:
-    return (word for word in _PIECE.findall(text) if stems(word))
+    refused = [each["what"] for each in _REFUSES.finditer(_QUOTES.sub("", sentence))]
+    telling = ([stems(word) for word in _PIECE.findall(text) if stems(word)][:2] for text in refused)
+    return frozenset(stem for words in telling for word in words for stem in word)
 
 
 def stems(text: str) -> frozenset[str]:

@@ -300,7 +300,7 @@ def _using(store: Store, asked: str, where: Where) -> list[Mention]:
     parts = store.forgetting.parts(list(dict.fromkeys(hit.episode_id for hit in hits)))
     calls = {each.uuid for part in parts for each in part.segments if changes_name(each.text, symbol)}
     mentions = _shown(store, store.entities.of_episodes([part.part_id for part in parts]), where)
-    edits = [each for each in mentions if each.message_id in calls and is_edited_file(each)]
+    edits = [each for each in mentions if each.message_id in calls and _is_edited_file(each)]
     word = re.compile(rf"\b{re.escape(symbol)}\b")
     of_text = {part.part_id for part in parts for s in part.segments if s.kind in _TEXTS and word.search(s.text)}
     texts = {each.episode_id: each for each in mentions if each.episode_id in of_text}
@@ -308,7 +308,7 @@ def _using(store: Store, asked: str, where: Where) -> list[Mention]:
     return [*edits, *named]
 
 
-def is_edited_file(mention: Mention) -> bool:
+def _is_edited_file(mention: Mention) -> bool:
     """Return whether a mention tells that a file was edited. Pure."""
     return mention.kind is EntityKind.FILE and mention.relation is Relation.EDITED
 
@@ -535,7 +535,7 @@ def ended_after(store: Store, failed: Mention, where: Where) -> tuple[str, tuple
     later = [e for e in session if e.kind is EntityKind.COMMAND and e.place > failed.place]
     runs = [e for e in later if e.name.partition(" ")[0] == program and e.relation is Relation.RAN]
     until = runs[0].place if runs else failed.place + FIX_WITHIN
-    if any(is_edited_file(e) and failed.place < e.place <= until for e in session):
+    if any(_is_edited_file(e) and failed.place < e.place <= until for e in session):
         return "", (), ""
     near = range(failed.place, failed.place + 2)  # the call, and its result
     error = next((e for e in session if e.kind is EntityKind.ERROR and e.place in near), None)
