@@ -49,10 +49,12 @@ _SKIPPED_TYPES = frozenset(
     rewind-pointer ended-by-model isolation-latch memory-mode dev-mods frame-link attribution-snapshot task-summary
     artifact-autoreact-ledger artifact-comment-monitor marble-origami-commit marble-origami-snapshot
     marble-origami-reset speculation-accept agent_metadata launched started result failed workflow-start
-    workflow-progress workflow-complete workflow-cancelled workflow-error rate_limit_event
+    workflow-progress workflow-complete workflow-cancelled workflow-error rate_limit_event api-request
+    api-request-blob api-request-resumed api-request-shape data-flow-incomplete data-flow-records derived-from
+    resume-head-vouch session-owner tools-used
 """.split()
 )
-"""Records without conversation, up to version 2.1.294 of Claude Code."""
+"""Records without conversation, up to version 2.1.332 of Claude Code. An `api-request-blob` repeats a message."""
 _SKIPPED_SUBTYPES = frozenset(
     """
     agents_killed api_error api_metrics api_retry bridge_status compact_boundary elicitation_complete file_snapshot

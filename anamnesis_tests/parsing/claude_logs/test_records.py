@@ -294,6 +294,14 @@ def test_every_record_family_is_either_a_message_or_counted() -> None:
     assert batch.malformed == 0
 
 
+def test_requests_kept_for_replay_repeat_no_message() -> None:
+    log = Log()
+    log.user("run the migrations")
+    log.record("api-request-blob", hash="9c", message={"role": "user", "content": "run the migrations"})
+    log.record("api-request-blob", hash="9d", message={"role": "assistant", "content": "done"})
+    assert kinds_and_texts(log) == [(Kind.PROMPT, "run the migrations")]
+
+
 @pytest.mark.parametrize("value", [None, 3, "text", [], {}, [None], [[]], {"type": 3}])
 @pytest.mark.parametrize("field", ["type", "message", "uuid", "timestamp", "attachment", "cwd", "origin", "isMeta"])
 def test_a_field_of_any_shape_is_survived(field: str, value: object) -> None:
