@@ -18,6 +18,7 @@ from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.search.freshness import backlog_notes
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.store_checks import store_integrity
+from anamnesis_pipeline.services.wiring import open_pieces
 from anamnesis_pipeline.sidecar import problems
 from anamnesis_pipeline.sidecar.admission import Admission, DiskSpace
 from anamnesis_pipeline.sidecar.background import Background, keep_measured, keep_trimmed
@@ -183,7 +184,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _served(state: State) -> AsyncIterator[None]:
-    """Start loading the model and run the background tasks."""
+    """Load the tokenizer, start loading the model, and run the background tasks."""
     await run_in_threadpool(_start_model, state.services)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "MCP": state.mcp.run,
@@ -208,10 +209,12 @@ def _open_log_tail(services: Services) -> LogTail:
 
 
 def _start_model(services: Services) -> None:
-    try:
-        services.pool.load_in_background()
-    except AnamnesisError as exc:  # keyword search still works, and /ready says what is missing
-        log.error("no embedding model: %s", exc)  # noqa: TRY400 - expected, the text is enough
+    """Load the tokenizer, which takes longer than a hook waits while a model loads, then start loading the model."""
+    for load in (open_pieces, services.pool.load_in_background):
+        try:
+            load()
+        except AnamnesisError as exc:  # keyword search still works, and /ready says what is missing
+            log.error("no embedding model: %s", exc)  # noqa: TRY400 - expected, the text is enough
 
 
 @cache

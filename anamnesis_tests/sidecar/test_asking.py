@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from anamnesis_pipeline.embeddings.pieces import minilm_pieces
 from anamnesis_pipeline.knowledge.dream import observe
+from anamnesis_pipeline.sidecar.app import create_app
 from anamnesis_tests.sidecar.conftest import TestServices
 from anamnesis_tests.support.archived_logs import OTHER, SESSION, Home
 from anamnesis_tests.support.page_reading import read
@@ -55,3 +57,9 @@ def test_action_is_told_what_was_said_about_it(services: TestServices, client: T
     assert (told["tokens"] <= 150, len(told["episodes"])) == (True, 1)
     assert client.post("/api/context/action", json={"command": "ls", "cwd": "/code/shop"}).json()["text"] == ""
     assert client.post("/api/context/action", json={**edit, "command": "ls"}).status_code == 422
+
+
+def test_tokenizer_is_loaded_before_the_first_hook(services: TestServices) -> None:
+    minilm_pieces.cache_clear()
+    with TestClient(create_app(services)):
+        assert minilm_pieces.cache_info().currsize == 1
