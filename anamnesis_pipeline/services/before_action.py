@@ -41,6 +41,9 @@ _TYPES = frozenset({"decision", "preference", "lesson", "procedure"})
 MIN_QUOTE = 12
 """Tokens; a shorter quote says nothing."""
 MAX_MESSAGE_CHARS = 400
+_Form = tuple[tuple[str, ...], ...]
+_IDLE = frozenset({"cd", "date", "echo", "pwd", "sleep", "true", "wait"})
+"""Programs in a script that neither fail nor mend anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +146,8 @@ class BeforeAction:
         """Yield how the command failed, if its last run in the project did; also with other arguments, if it succeeded
         with other options.
         """
-        wanted, form = shown_script(asked.command), form_of(asked.command)
-        for name, _ in command_names(asked.command)[:3] if wanted else ():
+        wanted, form = shown_script(asked.command), _form(asked.command)
+        for name, _ in command_names(asked.command)[:3] if wanted and form else ():
             leaf = leaf_of(EntityKind.COMMAND, name)
             found = self._store.entities.named(EntityKind.COMMAND, leaf, MAX_RUNS, projects=where.projects)
             runs = [each for each in found if _is_run(each, form)]
@@ -164,14 +167,14 @@ class BeforeAction:
         :param is_same: of the very command; of one like it only another form that succeeded counts.
         """
         line, ended, told = ended_after(self._store, last, where)
-        if not is_same and form_of(last.detail) in {(), *map(form_of, ended)}:
+        if not is_same and _form(last.detail) in {(), *map(_form, ended)}:
             return ""
         if not is_same and not ended:
             return ""
         pieces = [
             f"{shown_script(last.detail)} failed",
             f": {line}" if line else "",
-            f". Ended by: {'; '.join(ended)}" if ended else "",
+            f". {_by(ended)}: {'; '.join(ended)}" if ended else "",
             f". {told}" if told else "",
         ]
         return "".join(pieces) if line or ended or told else ""
@@ -185,12 +188,23 @@ class BeforeAction:
         return ""
 
 
-def _is_run(mention: Mention, form: tuple[tuple[str, ...], ...]) -> bool:
+def _form(script: str) -> _Form:
+    """Return the form of a script without commands that do nothing to its outcome."""
+    return tuple(each for each in form_of(script) if each[0].partition(" ")[0] not in _IDLE)
+
+
+def _is_run(mention: Mention, form: _Form) -> bool:
     """Return whether a command of this form ran, alone, or with success within a longer script."""
-    own = form_of(mention.detail)
+    own = _form(mention.detail)
     return (mention.relation is Relation.FAILED and own == form) or (
         mention.relation is Relation.RAN and {*form} <= {*own}
     )
+
+
+def _by(ended: Sequence[str]) -> str:
+    """Return how to name what followed a failure: a run after a mere wait need not have ended it."""
+    waited = len(ended) == 1 and any(name == "sleep" for name, _ in command_names(ended[0]))
+    return "Succeeded later" if waited else "Ended by"
 
 
 def _holds(said: Observation, episode: Episode) -> bool:

@@ -93,6 +93,27 @@ def test_command_with_other_arguments_is_told_if_other_options_ended_it(home: Ho
     assert told(home, ActionRequest(command="npm run lint src/a.ts", cwd=PROJECT)) == ""  # it was edited since
 
 
+@pytest.mark.parametrize(
+    ("failed", "later", "told_as"),
+    [
+        ("cd /code/shop && make seed", "sleep 3 && make seed", ""),
+        ("cd /code/shop && make seed", "sleep 3; cd api && echo again && make seed", ""),
+        ("curl -f shop/up", "sleep 2 && curl -sf shop/up", ". Succeeded later: sleep 2 && curl -sf shop/up"),
+        ("make seed", "FORCE=1 make seed", ". Ended by: FORCE=1 make seed"),
+    ],
+)
+def test_mere_rerun_is_not_told_as_remedy(home: Home, failed: str, later: str, told_as: str) -> None:
+    said = [record("user", "seed the shop", 400)]
+    said += called(failed, "Error: database is starting up", 401, OTHER, is_error=True)
+    home.write([*said, *called(later, "ok", 402, OTHER)], f"-code-shop/{OTHER}.jsonl")
+    home.ingest()
+    link(home.store)
+    text = told(home, ActionRequest(command=failed, cwd=PROJECT))
+    assert bool(text) == bool(told_as)
+    assert told_as in text
+    assert told(home, ActionRequest(command="sleep 3", cwd=PROJECT)) == ""
+
+
 def test_private_project_is_told_only_to_its_own_sessions(home: Home) -> None:
     private = Private((), (PROJECT,))
     assert told(home, replace(EDIT, cwd="/code/other"), private) == ""
