@@ -55,6 +55,21 @@ def streamed(text: str, stop_reason: str = "end_turn", after: str = "end", piece
     return Answer(200, events[:pieces], content_type="text/event-stream", after=after)
 
 
+def calling(tool: str, number: int, **given: Any) -> Answer:
+    """A streamed message that calls a tool; each `number` is another call."""
+    use = {"type": "tool_use", "id": f"toolu_{number:02}", "name": tool, "input": {}}
+    start = {**message("", None, 1), "id": f"msg_call_{number:02}"}
+    events = (
+        event("message_start", message=start),
+        event("content_block_start", index=0, content_block=use),
+        event("content_block_delta", index=0, delta={"type": "input_json_delta", "partial_json": json.dumps(given)}),
+        event("content_block_stop", index=0),
+        event("message_delta", delta={"stop_reason": "tool_use", "stop_sequence": None}, usage={"output_tokens": 80}),
+        event("message_stop"),
+    )
+    return Answer(200, events, content_type="text/event-stream")
+
+
 def stream_error(kind: str) -> Answer:
     """A stream in which the service reports an error after it has begun."""
     begun = streamed("The cause", pieces=4)
