@@ -219,9 +219,9 @@ def _is_unsaid(sentence: str, part: Part) -> bool:
 
 # The excerpt of a hit: the passages of the episode that answer. Pure.
 
-SECOND_WITHIN = 15
+SECOND_WITHIN = 12
 """The second best passage of an episode is shown, too, if its rank among all passages is at most this: it is needed for
-3% of the questions, and lengthens an answer by a quarter."""
+3% of the questions, and lengthens an answer by a quarter. With 10 a development question is lost."""
 CUT = "[…]"
 """Marks omitted text between two passages."""
 

@@ -23,7 +23,8 @@ from anamnesis_pipeline.services.schemas import (
 from anamnesis_pipeline.store.records.statuses import StatusChange
 from anamnesis_pipeline.store.statements import statement_of
 
-EXCERPT_CHARS = 1200
+EXCERPT_CHARS = 850
+"""With 1,200 an answer is 5% longer, and one more quote of 23 is in it."""
 HIT_MESSAGE_IDS = 12
 NO_IDS: Mapping[str, str] = {}
 NO_ORIGINS: Mapping[str, Origin] = {}

@@ -103,7 +103,7 @@ def test_a_hit_points_to_the_records_of_its_own_passage(client: TestClient, serv
         "message_ids": ["m2"],
         "trust": "transcript",
     }
-    assert len(hit["excerpt"]) == 1200
+    assert len(hit["excerpt"]) == 850
 
 
 def test_filters_never_cost_results(client: TestClient, post: Post) -> None:
