@@ -110,10 +110,10 @@ def error_line(output: str) -> str:
             continue
         is_stopped = _OF_PROGRAM.search(bare) is not None
         was_led = lead is not None and " " in bare and not (lead["place"] and is_quoted)
-        lead = _LEADS.match(bare)
-        if _NONE.search(bare) or (_OF_TEST.search(bare) and not is_stopped):
+        lead = _LEADS.match(bare) if bare.endswith(":") else None
+        if not (was_led or is_stopped or _TELLING.search(bare) or _CLASSED.match(bare)):
             continue
-        if (was_led or is_stopped or _TELLING.search(bare) or _CLASSED.match(bare)) and signature_of(bare):
+        if not (_NONE.search(bare) or (_OF_TEST.search(bare) and not is_stopped)) and signature_of(bare):
             its = 3 if was_led or is_stopped or _CLASSED.search(bare) else 2 if _MARKED.search(bare) and not lead else 1
             # the cause stands at the end of a traceback, and at the beginning of what a compiler says
             if its == 1 and _NOTICE.search(bare):

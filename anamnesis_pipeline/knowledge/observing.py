@@ -234,12 +234,12 @@ def _told_by_claude(said: Utterance) -> Iterator[Observation]:
     for sentence in _sentences(FENCE.sub("\n", said.text)):
         if not 20 <= len(sentence) <= MAX_QUOTE_CHARS or sentence not in said.text:
             continue
-        if IDLE.search(sentence) or NARRATES.match(sentence):
+        if NARRATES.match(sentence) or IDLE.search(sentence):
             continue
         is_state = len(sentence) <= MAX_REQUEST_CHARS and (_AMOUNT.search(sentence) or not _SELF.search(sentence))
-        if DECIDES.search(sentence) and REASONS.search(sentence) and is_prose(sentence):
+        if REASONS.search(sentence) and DECIDES.search(sentence) and is_prose(sentence):
             yield _said(Signal.DECISION, sentence, said, sentence, key=CLAUDE)
-        elif (CHANGES.search(sentence) or is_state) and is_prose(sentence):
+        elif (is_state or CHANGES.search(sentence)) and is_prose(sentence):
             yield _said(Signal.CHANGE, sentence, said, key=CLAUDE)
 
 

@@ -4,7 +4,8 @@ A command that is not known to be read-only counts as an action.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from anamnesis_pipeline.parsing.claude_logs.shell_scripts import output_files, pipelines, program
@@ -122,15 +123,22 @@ _MESSAGE = re.compile(
 _FAILED_COMMIT = re.compile(r"nothing to commit|no changes added|nothing added to commit|hook .*failed|fatal:|error:")
 
 
-def commands_of(script: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield (program, its arguments, all words) of each simple command of a script."""
-    for stages in pipelines(script[:MAX_SCRIPT_CHARS], []):
+def commands_of(script: str) -> Sequence[tuple[str, list[str], list[str]]]:
+    """Return (program, its arguments, all words) of each simple command of a script. Callers change none of these."""
+    return _commands_of(script[:MAX_SCRIPT_CHARS])
+
+
+@lru_cache(maxsize=512)  # several rules read the scripts of one session
+def _commands_of(script: str) -> Sequence[tuple[str, list[str], list[str]]]:
+    found = []
+    for stages in pipelines(script, []):
         for words in stages:
             name, rest = program(words)
             while name in _LAUNCHERS and rest and (name != "bundle" or rest[0] == "exec"):
                 name, rest = program(rest)
             if name:
-                yield name, rest, words
+                found.append((name, rest, words))
+    return found
 
 
 def script_of(text: str) -> str:
