@@ -20,6 +20,7 @@ from anamnesis_pipeline.knowledge.wording import (
     DECIDES,
     DECLARES,
     FIXED,
+    FORBIDS,
     GIVES_REASON,
     GROUNDS,
     HEDGED,
@@ -50,7 +51,7 @@ from anamnesis_pipeline.parsing.text.plain_text import FENCE, is_prose
 from anamnesis_pipeline.parsing.text.sentences import sentence_spans
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 
-RULES = 10
+RULES = 11
 """Number of these rules; raised when they change, so that everything is observed again."""
 NOTE_TYPES = frozenset({"decision", "preference", "fact", "lesson", "error", "procedure"})
 MAX_QUOTE_CHARS = 400
@@ -118,6 +119,8 @@ class _Session:
     """Key of its message, and the call, for each command in order; one without output has no result."""
     failed: set[str] = field(default_factory=set)
     """Keys of the calls that failed."""
+    is_begun: bool = False
+    """Claude said or did something."""
 
 
 def observations_of_session(utterances: Iterable[Utterance]) -> list[Observation]:
@@ -128,10 +131,12 @@ def observations_of_session(utterances: Iterable[Utterance]) -> list[Observation
     session = _Session()
     for place, said in enumerate(utterances):
         if said.kind in PERSONS and not said.is_agents:
-            session.found += _of_person(said)
+            session.found += _of_person(said, is_begun=session.is_begun)
             _answered(session, said)
             _pasted(session, said, place)
-        elif said.kind is SegmentKind.STATEMENT:
+            continue
+        session.is_begun = True
+        if said.kind is SegmentKind.STATEMENT:
             _explain(session, said, place)
             if not said.is_agents:
                 session.found += _told_by_claude(said)
@@ -174,7 +179,7 @@ def _observed(signal: Signal, key: str, quote: str, of: Episode) -> Observation:
 # --- what people and Claude say --------------------------------------------------------------------------
 
 
-def _of_person(said: Utterance) -> Iterator[Observation]:
+def _of_person(said: Utterance, *, is_begun: bool) -> Iterator[Observation]:
     spoken = list(_sentences(_QUOTED_LINE.sub("", FENCE.sub("\n", said.text))))
     for number, sentence in enumerate(spoken):
         if not 8 <= len(sentence) <= MAX_QUOTE_CHARS or IDLE.search(sentence) or sentence not in said.text:
@@ -182,6 +187,8 @@ def _of_person(said: Utterance) -> Iterator[Observation]:
         following = spoken[number + 1] if number + 1 < len(spoken) else ""
         reason = sentence if REASONS.search(sentence) else following if GIVES_REASON.match(following) else ""
         signal = _signal_of(_QUOTED.sub("", sentence), spoken[number - 1] if number else "", is_reasoned=bool(reason))
+        if signal is Signal.CORRECTION and not is_begun and FORBIDS.match(_LEAD.sub("", sentence)):
+            signal = Signal.PREFERENCE  # there is nothing to correct yet
         if signal is Signal.DECISION and not reason and GROUNDS.search(sentence):
             reason = sentence
         if signal is not Signal.REQUEST or len(sentence) <= MAX_REQUEST_CHARS:

@@ -26,6 +26,12 @@ CORRECTS = re.compile(
     _I,
 )
 """A person corrects Claude."""
+FORBIDS = re.compile(
+    r"(?:please |bitte )?(?:never|don['’]?t|do not|no(?![,:.])|keine?[nrs]?|nicht|non|pas d(?:e |['’])"
+    r"|n(?:e |['’])\w+ (?:pas|plus|jamais))\b",
+    _I,
+)
+"""A correction that is a rule where nothing was done yet."""
 REPEATS = re.compile(
     r"\b(?:(?:as|like) i said|as (?:always|usual|before)|i told you|i (?:already )?said|wie (?:gesagt|immer)"
     r"|ich sagte|como (?:siempre|dije)|comme (?:toujours|d['’]habitude|je l['’]ai dit))\b",

@@ -121,7 +121,7 @@ def test_error_in_a_text_that_was_only_read_is_not_observed() -> None:
         ("Wir nehmen Keycloak statt Auth0, weil die Daten in der EU bleiben müssen.", Signal.DECISION),
         ("Take the search out and go with alpha-beta, because it lost 30 Elo.", Signal.DECISION),
         ("Ab jetzt bitte keine Emojis mehr in der Doku.", Signal.PREFERENCE),
-        ("No abras PRs sin tests, nunca.", Signal.CORRECTION),
+        ("No abras PRs sin tests, nunca.", Signal.PREFERENCE),
         ("Dates with the month in words please, like I said.", Signal.CORRECTION),
         ("When you commit: ticket number in front as always please.", Signal.PREFERENCE),
         ("Tu as encore mis des print, utilise le logger.", Signal.CORRECTION),
@@ -139,6 +139,14 @@ def test_error_in_a_text_that_was_only_read_is_not_observed() -> None:
 def test_what_a_person_says_is_observed(text: str, signal: Signal) -> None:
     found = observations_of_session(session(("user", f"Hi. {text} Thanks!")))
     assert [(each.signal, each.quote) for each in found] == [(signal, text)]
+
+
+@pytest.mark.parametrize("text", ["Never use floats for money.", "Please don't touch the generated files."])
+def test_what_is_forbidden_corrects_only_what_was_done(text: str) -> None:
+    first, *_ = observations_of_session(session(("user", text), ("claude", "Understood."), ("user", "Thanks.")))
+    *_, last = observations_of_session(session(("user", "Add the cart."), ("claude", "Done."), ("user", text)))
+    assert (first.signal, first.quote) == (Signal.PREFERENCE, text)
+    assert (last.signal, last.quote) == (Signal.CORRECTION, text)
 
 
 @pytest.mark.parametrize(
