@@ -3,7 +3,7 @@
 import dagster as dg
 
 from anamnesis_pipeline.defs.partitions import SOURCES, SPACE_BY_SOURCE, SPACES
-from anamnesis_pipeline.defs.reporting import owned, tagged
+from anamnesis_pipeline.defs.reporting import DAILY, owned, tagged
 
 INGEST_MAX_S = 7_200
 """Seconds after which Dagster ends any run of `ingest`: a hung one would block its source forever. An unfinished ingest
@@ -11,9 +11,7 @@ is requested again and resumes."""
 
 ingest = dg.define_asset_job(
     "ingest",
-    dg.AssetSelection.assets(
-        "crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries", "entities"
-    ),
+    dg.AssetSelection.assets(*sorted(DAILY)),
     partitions_def=SOURCES,
     description="Read what is new in one source and make it searchable by its words.",
     tags={**tagged("ingest"), "dagster/max_runtime": str(INGEST_MAX_S)},
@@ -52,9 +50,8 @@ draw_map = dg.define_asset_job(
 
 dream = dg.define_asset_job(
     "dream",
-    dg.AssetSelection.assets("observations", "memory_index", "drift_report")
-    | dg.AssetSelection.key_prefixes("proposals"),
-    description="Observe what came, propose what follows from it, render the indexes, check claims. Nothing changes.",
+    dg.AssetSelection.assets("memory_index", "drift_report") | dg.AssetSelection.key_prefixes("proposals"),
+    description="Propose what follows from what came, render the indexes, check claims. Nothing changes.",
     tags=tagged("knowledge"),
     **owned(dg.define_asset_job),
 )

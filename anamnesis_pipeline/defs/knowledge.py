@@ -1,5 +1,6 @@
 """Assets of what holds: what was observed, the proposals of each detector, and the weekly review."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -9,10 +10,12 @@ from typing import Any
 
 import dagster as dg
 
-from anamnesis_pipeline.defs.reporting import ROWS, table
+from anamnesis_pipeline.defs.partitions import SOURCES
+from anamnesis_pipeline.defs.reporting import ROWS, per_second, table, watermark
 from anamnesis_pipeline.defs.resources import EmbeddingPoolResource, MemoryResource
 from anamnesis_pipeline.knowledge.detecting import Detector
-from anamnesis_pipeline.knowledge.dream import DETECTORS, has_work, name_of
+from anamnesis_pipeline.knowledge.dream import DETECTORS, has_work, name_of, observe
+from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.runtime.home_wiring import open_redactor
 from anamnesis_pipeline.services.posting import EpisodeWriter
 from anamnesis_pipeline.services.proposals import Proposals
@@ -28,20 +31,23 @@ REVIEWED = 200
 """Proposals in the weekly review."""
 
 
-@dg.asset(deps=["episodes", "embeddings"], group_name="knowledge", kinds={"python"})
-def observations(memory: MemoryResource) -> dg.MaterializeResult[None]:
-    """What the sessions, notes and texts that changed say and do that may hold beyond them, each with its quote."""
-    report = _proposals(memory).observe()
-    counts = memory.store.observations.counts()
+@dg.asset(partitions_def=SOURCES, deps=["episodes"], group_name="knowledge", kinds={"python"})
+def observations(context: dg.AssetExecutionContext, memory: MemoryResource) -> dg.MaterializeResult[None]:
+    """What the sessions, notes and texts that changed say and do that may hold beyond them, each with its quote. Every
+    run also observes what was posted.
+    """
+    started = time.perf_counter()
+    report = observe(memory.store, [context.partition_key, *RESERVED_SOURCES])
+    counts = memory.store.overview.counts(context.partition_key)
     return dg.MaterializeResult(
-        data_version=dg.DataVersion("-".join(f"{name}:{count}" for name, count in sorted(counts.items()))),
+        data_version=watermark(counts, "episodes"),
         metadata={
-            ROWS: sum(counts.values()),
+            ROWS: report.observations,
             "observed": report.observed,
-            "waiting": report.waiting,
-            "new": report.observations,
-        }
-        | {f"{name} in all": count for name, count in counts.items()},
+            "observed per second": per_second(report.observed, time.perf_counter() - started),
+            "not readable": len(report.unread),
+            "waiting in all sources": report.waiting,
+        },
     )
 
 
@@ -65,8 +71,11 @@ KEYS = {dg.AssetKey(["proposals", name_of(each)]): each for each in DETECTORS}
 def proposals(
     context: dg.AssetExecutionContext, memory: MemoryResource, embedding_pool: EmbeddingPoolResource
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Run the detectors. One that fails stops no other; the run fails at its end."""
+    """Observe what no ingest has observed, and run the detectors. One that fails stops no other; the run fails at its
+    end.
+    """
     store, problems = memory.store, dict[str, str]()
+    _proposals(memory).observe()
     wanted = {key: each for key, each in KEYS.items() if key in context.selected_asset_keys}
     space = store.spaces.active() if any(map(partial(has_work, store), wanted.values())) else None
     with embedding_pool.open(memory, space) if space is not None else nullcontext() as pool:

@@ -19,7 +19,9 @@ INDEX_KIND = "mongodb" if AT_LOAD.store == "mongo" else "usearch"
 ROWS = "dagster/row_count"
 """Metadata that the UI shows as an asset's size, and plots over time."""
 OWNER = "team:anamnesis"
-DAILY = frozenset({"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries", "entities"})
+DAILY = frozenset(
+    "crawled_files exchanges documents summaries episodes session_summaries entities observations".split()
+)
 """Assets that every full ingest materializes; the others only on changes."""
 FRESHNESS = dg.FreshnessPolicy.time_window(warn_window=timedelta(hours=26), fail_window=timedelta(hours=50))
 """The nightly ingest may be an hour or two late; two missed nights are a failure."""

@@ -12,6 +12,7 @@ from anamnesis_pipeline.defs.partitions import SOURCES
 from anamnesis_pipeline.defs.reporting import owned, tagged
 from anamnesis_pipeline.defs.resources import AT_LOAD, MemoryResource
 from anamnesis_pipeline.errors import ServiceUnreachable
+from anamnesis_pipeline.knowledge.dream import DETECTORS, has_work
 from anamnesis_pipeline.model import RESERVED_SOURCES
 from anamnesis_pipeline.pipeline.daily import DISABLED, NIGHTLY, Timing, timings
 from anamnesis_pipeline.pipeline.memory_map import is_map_due
@@ -108,10 +109,12 @@ def daily_map(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> 
     description=_described("Proposes what follows from what came.", TIMINGS["daily_dream"], "consolidate"),
 )
 def daily_dream(context: dg.ScheduleEvaluationContext, memory: MemoryResource) -> dg.RunRequest | dg.SkipReason:
-    """Request a run if a session, note or text changed since the last one."""
+    """Request a run if something was observed since the last one, or waits to be."""
     last = last_run(memory.store)
     is_fresh = last is not None and not last.problems and _days_since(last.started_at) < LOOKS_BACK_DAYS
-    if is_fresh and not memory.store.observations.unobserved_count():
+    wanted = [each for each in DETECTORS if each.kind not in memory.settings.dream_off]
+    has_come = memory.store.observations.unobserved_count() or any(has_work(memory.store, each) for each in wanted)
+    if is_fresh and not has_come:
         return dg.SkipReason("Nothing came since the last run.")
     return dg.RunRequest(run_key=_minute(context.scheduled_execution_time))
 

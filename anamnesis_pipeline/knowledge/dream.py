@@ -1,11 +1,11 @@
-"""Dreaming: observe what came, and let each detector propose what follows from it. It works without an LLM.
+"""Observe what came, as every ingest does, and dream: let each detector propose what follows from it. No LLM is asked.
 
 The cost is that of what is new: what was observed is kept, and each detector goes on where it ended. A detector that
 fails stops no other. A run that is killed goes on with the next; what it proposed twice is stored once.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -73,32 +73,41 @@ def name_of(detector: Detector) -> str:
     return type(detector).__name__
 
 
-def observe(store: Store) -> Observed:
-    """Observe the sessions, notes and texts that changed. One that cannot be read stays to be observed for some runs,
-    and then until it changes again.
+def observe(store: Store, sources: Collection[str] = ()) -> Observed:
+    """Observe the sessions, notes and texts that changed. One that cannot be read stays to be observed for some runs
+    over all sources, and then until it changes again.
+
+    :param sources: keys; empty: all.
     """
     if store.settings.get(RULE) != observing.RULES:
         store.observations.note_all()
         store.settings.set(RULE, observing.RULES)
     tried, failed = store.settings.get(FAILED) or {}, dict[str, tuple[int, int]]()
     seen, new, last, unread = 0, 0, "", list[str]()
-    while fresh := store.observations.unobserved(PAGE, last):
+    while fresh := store.observations.unobserved(PAGE, sources, last):
+        silent = []
         for each in fresh:
             try:
                 found = observations_of(store, each)
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):  # one bad text stops no other
                 log.exception(f"Nothing is observed in {each.origin}: its text could not be read")
                 unread.append(each.origin)
+                if sources:
+                    continue
                 noted, times = tried.get(each.origin, (each.noted, 0))
                 times = times + 1 if noted == each.noted else 1
                 if times < MAX_TRIES:
                     failed[each.origin] = each.noted, times
                     continue
                 found = []
-            new += store.observations.settle(each, found)
+            if found:
+                new += store.observations.settle(each, found)
+            else:
+                silent.append(each)
+        store.observations.settle_silent(silent)
         last = fresh[-1].origin
         seen += len(fresh)
-    if failed or tried:
+    if (failed or tried) and not sources:
         store.settings.set(FAILED, failed or None)
     return Observed(seen, store.observations.unobserved_count(), new, tuple(unread))
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from anamnesis_pipeline.embeddings.pieces import PieceCounter
 from anamnesis_pipeline.entities.linking import Linked, link
 from anamnesis_pipeline.errors import HostRefused, HostUnreachable, SourceUnreadable
+from anamnesis_pipeline.knowledge.dream import Observed, observe
 from anamnesis_pipeline.llm import extractive
 from anamnesis_pipeline.model import RESERVED_SOURCES, Source
 from anamnesis_pipeline.parsing.claude_logs.message_keys import place_of
@@ -234,10 +235,12 @@ class SourceReport:
     episodes: EpisodeReport
     sessions: SessionReport
     linked: Linked
+    observed: Observed
 
 
 def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
     """Run all steps of one source, in order."""
+    read = [source.key, *RESERVED_SOURCES]
     return SourceReport(
         source,
         pipeline.crawl(source),
@@ -246,7 +249,8 @@ def ingest_source(pipeline: Pipeline, source: Source) -> SourceReport:
         pipeline.summarize_parts(source),
         pipeline.publish(source),
         pipeline.summarize_sessions(source),
-        link(pipeline.store, [source.key, *RESERVED_SOURCES]),
+        link(pipeline.store, read),
+        observe(pipeline.store, read),
     )
 
 

@@ -62,7 +62,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class DreamReport:
-    """What a run did. `observed`: sessions, notes and texts; `waiting`: those left; `observations`: new ones.
+    """What a run did. `observed`: sessions, notes and texts that no ingest had observed; `waiting`: those left;
+    `observations`: new ones.
     `problems`: detector -> why it failed.
     """
 
@@ -224,7 +225,7 @@ class Proposals:
         return {(Kind(kind), project): number for (_, kind, project), number in counted.items()}
 
     def dream(self, settings: Settings, embedder: Embedder | None = None) -> DreamReport:
-        """Observe all that changed since the last run, then run the detectors. One that fails stops no other.
+        """Observe what no ingest has observed, then run the detectors. One that fails stops no other.
 
         :param embedder: compares meanings; None: words alone are compared.
         """
@@ -237,8 +238,8 @@ class Proposals:
         return report
 
     def observe(self) -> DreamReport:
-        """Observe all that changed since the last run: the first step of a run. It finishes what a process that ended
-        left, and opens proposals again whose topic file was changed.
+        """Begin a run: observe what no ingest has observed. It finishes what a process that ended left, and opens
+        proposals again whose topic file was changed.
         """
         self._topics.sweep()
         for proposal in self._store.proposals.unfinished(MAX_AUTOMATIC):

@@ -89,8 +89,8 @@ class ProposedOut(TypedDict):
 
 
 class DreamOut(TypedDict):
-    """What a run did. `observed`: sessions, notes and texts read; `waiting`: those left; `observations`: new ones.
-    `proposed` and `problems` are by detector.
+    """What a run did. `observed`: sessions, notes and texts that no ingest had observed; `waiting`: those left;
+    `observations`: new ones. `proposed` and `problems` are by detector.
     """
 
     observed: int

@@ -372,7 +372,7 @@ TABLES = (
     table("subjects", "episode_id", "subject", [by("subject")]),
     # what is observed in sessions, notes and texts (origin: session or episode), and what is to be observed: noted
     # counts what happened since it was
-    table("unobserved", "origin", "noted int"),
+    table("unobserved", "origin", "source, noted int", [by("source origin")]),
     table(
         "observations",
         "number int",

@@ -41,19 +41,22 @@ GRAPH = {
     "vector_index": ({"embeddings"}, SPACES),
     "memory_map": ({"vector_index"}, None),
     "consolidation_report": ({"embeddings"}, None),
-    "observations": ({"episodes", "embeddings"}, None),
+    "observations": ({"episodes"}, SOURCES),
     **dict.fromkeys(PROPOSALS, ({"observations"}, None)),
     "review_report": (PROPOSALS, None),
     "memory_index": ({"episodes"}, None),
     "drift_report": ({"episodes"}, None),
 }
 JOBS = {
-    "ingest": {"crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries", "entities"},
+    "ingest": {
+        *("crawled_files", "exchanges", "documents", "summaries", "episodes", "session_summaries"),
+        *("entities", "observations"),
+    },
     "embed": {"embeddings"},
     "index": {"vector_index"},
     "draw_map": {"memory_map"},
     "consolidate": {"consolidation_report"},
-    "dream": {"observations", "memory_index", "drift_report", *PROPOSALS},
+    "dream": {"memory_index", "drift_report", *PROPOSALS},
     "review": {"review_report"},
     "finish_posted": set(),
 }

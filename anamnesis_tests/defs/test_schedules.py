@@ -28,6 +28,7 @@ from anamnesis_pipeline.defs.schedules import (
     weekly_review,
 )
 from anamnesis_pipeline.errors import GiveUp, ServiceUnreachable
+from anamnesis_pipeline.knowledge.dream import observe
 from anamnesis_pipeline.knowledge.repetitions import RepeatedErrors
 from anamnesis_pipeline.model import Source
 from anamnesis_pipeline.pipeline.daily import INTERVALS, Timing, timings
@@ -211,6 +212,9 @@ def test_dream_runs_for_what_came_and_fails_with_one_detector(
         put(memory.store, name, text, raw_exchange=text, minute=ord(name))
     ((request,), _) = evaluated(daily_dream, memory, instance, seven)
     assert request.run_key == "2026-03-02T07:00Z"
+    observe(memory.store)
+    memory.store.settings.set(LAST_RUN, {"started_at": datetime.now(UTC).isoformat()})
+    assert evaluated(daily_dream, memory, instance, seven)[0], "an ingest observed it, and no detector has looked"
 
     def fail(*_: object) -> None:
         raise GiveUp("broken")
@@ -228,6 +232,11 @@ def test_dream_runs_for_what_came_and_fails_with_one_detector(
     report = last_run(memory.store)
     assert report is not None
     assert report.problems == {"RepeatedErrors": "broken"}
+    monkeypatch.undo()
+    defs.resolve_job_def("dream").execute_in_process(
+        resources={"memory": MemoryResource(), "embedding_pool": EmbeddingPoolResource()}
+    )
+    assert "Nothing came" in evaluated(daily_dream, memory, instance, seven)[1], "all detectors looked"
 
 
 def test_weekly_review_quotes_what_waits(memory: MemoryResource, instance: dg.DagsterInstance) -> None:

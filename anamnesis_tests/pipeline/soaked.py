@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from anamnesis_pipeline.services import wiring
 from anamnesis_pipeline.services.ingest import ingest_all
 from anamnesis_pipeline.settings import Settings
 from anamnesis_pipeline.store.base import Store
+from anamnesis_pipeline.store.knowledge_model import Observation
 from anamnesis_pipeline.store.session_model import SESSION_KIND
 from anamnesis_tests.support.hashing_embedder import HashingEmbedder
 
@@ -49,6 +50,9 @@ class Remembered:
     occurrences: list[tuple[str, str, str, int]]
     episodes: dict[str, Episode]
     passages: dict[str, list[object]]
+    observed: dict[str, set[Observation]]
+    waiting: list[int]
+    """Sessions that wait to be read for what they say and touch."""
     vectors: dict[tuple[str, int, Variant], bytes]
     archived: dict[tuple[str, str], list[str]]
 
@@ -118,6 +122,10 @@ class SoakedHome:
                 occurrences=sorted((key, o.message_key, o.path, o.line) for key, o in found),
                 episodes=episodes,
                 passages={key: [held.passage for held in passages] for key, passages in stored.items()},
+                observed={
+                    key: {replace(each, number=0) for each in store.observations.of_episode(key)} for key in episodes
+                },
+                waiting=[store.observations.unobserved_count(), store.entities.unlinked_count()],
                 vectors={
                     (held.episode_id, held.passage.ordinal, variant): vector.tobytes()
                     for passages in stored.values()

@@ -8,7 +8,6 @@ import pytest
 
 from anamnesis_pipeline.cli.asking import render
 from anamnesis_pipeline.entities.linking import link
-from anamnesis_pipeline.knowledge.dream import observe
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.asking import Asked, Asking, question_of
 from anamnesis_pipeline.services.things import is_called
@@ -168,8 +167,6 @@ def test_correction_after_an_edit_is_shown_as_rejected(home: Home) -> None:
     lines += [record("user", "no, revert that. tax rates change at midnight", 502)]
     home.write([*lines, *edit("/code/shop/src/tax.py", 503, PROJECT), record("assistant", "Reverted.", 504)])
     home.ingest()
-    link(home.store)
-    observe(home.store)
     body = answered(home, Asked.BLAME, "tax.py")
     assert body["items"][0]["rejected"] == ["no, revert that."]
     assert "   rejected: no, revert that." in render(Asked.BLAME, body)

@@ -580,7 +580,6 @@ def test_proposal_goes_with_forgotten_evidence(home: Home) -> None:
 
 
 def test_text_that_cannot_be_read_stops_no_other(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(home)
     whole = dream_module.observations_of
 
     def fail(store: Store, of: Unobserved) -> list[Observation]:
@@ -590,6 +589,7 @@ def test_text_that_cannot_be_read_stops_no_other(home: Home, monkeypatch: pytest
 
     with monkeypatch.context() as broken:
         broken.setattr(dream_module, "observations_of", fail)
+        fill(home)
         assert kinds(dreamt(home)) == ["merge", "supersede"]
         last = last_run(home.store)
         assert last is not None
@@ -604,6 +604,6 @@ def test_text_that_is_never_read_waits_for_three_runs(home: Home, monkeypatch: p
         raise ValueError("broken")
 
     monkeypatch.setattr(dream_module, "observations_of", fail)
-    waiting = [dream_module.observe(home.store).waiting for _ in range(3)]
-    assert waiting == [1, 1, 0]
+    observed = (dream_module.observe(home.store, sources).waiting for sources in ([], ["direct"], ["logs"], [], ["direct"], []))
+    assert list(observed) == [1, 1, 1, 1, 1, 0], "an ingest is no try"
     assert dream_module.observe(home.store) == Observed()

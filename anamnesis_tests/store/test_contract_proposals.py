@@ -269,6 +269,26 @@ def test_sessions_and_notes_wait_until_they_are_observed(store: Store) -> None:
     assert store.observations.unobserved_count() == 2
 
 
+def test_what_waits_is_returned_by_source(store: Store) -> None:
+    say(store, "a", "error: x", source="log", session_id="s1", kind="exchange")
+    say(store, "b", "error: y", source="other", session_id="s2", kind="exchange")
+    say(store, "note", "text")
+    assert [each.origin for each in store.observations.unobserved(10, ["log", "direct"])] == ["note", "s1"]
+    store.observations.note_all()
+    assert [each.origin for each in store.observations.unobserved(10, ["other"])] == ["s2"]
+
+
+def test_silent_ones_are_settled_at_once_unless_they_changed(store: Store) -> None:
+    for name in ("a", "b"):
+        say(store, name, "error: x", source="log", session_id=f"s{name}", kind="exchange")
+    first, second = store.observations.unobserved(10)
+    store.observations.settle(first, [replace(observation("a", "error: x"), session_id="sa")])
+    say(store, "b", "error: y", source="log", session_id="sb", kind="exchange")
+    store.observations.settle_silent([first, second])
+    assert store.observations.counts() == {}
+    assert [each.origin for each in store.observations.unobserved(10)] == ["sb"]
+
+
 def test_what_changed_meanwhile_waits_again(store: Store) -> None:
     say(store, "a", "error: x", source="log", session_id="s1", kind="exchange")
     (seen,) = store.observations.unobserved(10)
@@ -295,7 +315,7 @@ def test_new_observations_are_found_by_project(store: Store) -> None:
     say(store, "a", "error: x, error: y", source="log", session_id="s1", kind="exchange")
     say(store, "b", "error: z", source="log", session_id="s2", kind="exchange")
     first, second = store.observations.unobserved(10)
-    assert store.observations.unobserved(10, first.origin) == [second]
+    assert store.observations.unobserved(10, after=first.origin) == [second]
     both = [replace(observation("a", f"error: {name}"), project="shop") for name in "xy"]
     store.observations.settle(first, both)
     assert store.observations.fresh([Signal.ERROR, Signal.NOTE], 0) == (2, ["shop"])

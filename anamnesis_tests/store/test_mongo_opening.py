@@ -236,6 +236,19 @@ def test_passages_of_an_older_version_get_full_text(server: LoopbackServer, monk
         assert fields == [set() if text.isascii() else {*UNSPACED.values()} for text in texts]
 
 
+def test_what_an_older_version_had_to_observe_is_noted_with_its_source(server: LoopbackServer) -> None:
+    with closing(open_mongo(server.uri, NAME)) as store:
+        put(store, "e1", "said in a log", session_id="s1", source="box--logs")
+    with from_outside(server) as database:
+        database.command("collMod", "unobserved", validator={})
+        database["unobserved"].update_many({}, {"$unset": {"source": ""}})
+        database["store"].update_one({}, {"$set": {"version": 4}})
+    with closing(open_mongo(server.uri, NAME)) as store:
+        assert store.observations.unobserved_count() == 0
+        store.observations.note_all()
+        assert [each.origin for each in store.observations.unobserved(10, ["box--logs"])] == ["s1"]
+
+
 def test_sessions_of_an_older_version_are_noted(server: LoopbackServer) -> None:
     with closing(open_mongo(server.uri, NAME)) as store:
         put(store, "e1", "said in a log", session_id="s1", source="box--logs")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.errors import AnamnesisError, GiveUp, RetryLater, StoreBusy, StoreCorrupt, StoreFull
+from anamnesis_pipeline.knowledge.dream import RULE, observe
 from anamnesis_pipeline.model import EpisodeFilter
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.records.episodes import EpisodeRecords
@@ -276,9 +277,21 @@ def test_sessions_of_an_older_file_are_noted(store: Store, database: Database):
         held.execute("ALTER TABLE episodes DROP COLUMN read_count")
         held.execute("CREATE TRIGGER episodes_update_is_seen AFTER UPDATE ON episodes BEGIN SELECT 1; END")
         held.execute("DELETE FROM migrations WHERE number >= 9")
-    assert migrate(database) == 5
+    assert migrate(database) == 6
     assert store.sessions.changed("box--logs", "", 10) == ["s1"]
     assert store.sessions.states(["s2"]) == []
+
+
+def test_what_an_older_file_had_to_observe_is_observed_with_all(store: Store, database: Database, path: Path) -> None:
+    put(store, "e1", "said in a log", session_id="s1", source="box--logs", raw_exchange="We use bun.")
+    store.settings.set(RULE, 10)
+    with database.write() as held:
+        held.execute("DROP TABLE unobserved")
+        held.execute("CREATE TABLE unobserved (origin TEXT PRIMARY KEY, noted INTEGER NOT NULL) WITHOUT ROWID")
+        held.execute("DELETE FROM migrations WHERE number >= 14")
+    with closing(opened(path)) as newer:
+        assert observe(newer, ["elsewhere"]).observed == 0
+        assert [each.origin for each in newer.observations.unobserved(10, ["box--logs"])] == ["s1"]
 
 
 def test_a_newer_file_is_refused(database: Database, path: Path):
@@ -355,7 +368,7 @@ def test_upgrade_indexes_stems_and_goes_on_where_it_stopped(path: Path, monkeypa
         with database.write() as connection:
             connection.execute("DELETE FROM migrations WHERE number >= 13")
             connection.execute("INSERT INTO reindexing VALUES (2, 4)")  # what an earlier upgrade had not done yet
-        assert migrate(database) == 1
+        assert migrate(database) == 2
         with database.write() as connection:
             schema._index_some(connection)
         with database.read() as connection:

@@ -101,10 +101,10 @@ def _awaited(work: Callable[[], T], until: float) -> T:
 
 # --- the collections of this version ---------------------------------------------------------------------
 
-VERSION = 4
+VERSION = 5
 _UNSPACED, _SESSIONS, _READS = 2, 3, 4
 """From these versions on passages have the fields of scripts without spaces, sessions are noted, and what is read is
-counted.
+counted; in 5, what is to be observed has its source.
 """
 APPLICATION = "anamnesis"
 
@@ -153,6 +153,8 @@ def prepare(database: Database) -> None:
         for key in RESERVED_SOURCES:
             row = {"machine": "", "root": "", "folder": "", "kind": "reserved", "spec": ""}
             tables["sources"].upsert({"key": key}, {"$setOnInsert": row})
+        # of earlier versions; it is filled again, as the rules of what is observed are others
+        tables["unobserved"].delete({"source": {"$exists": False}})
         tables["store_secret"].upsert({"_id": "secret"}, {"$setOnInsert": {"secret": os.urandom(32)}})
         # indexes: by collection, or by the beginning of its name where it is of a space
         names = {name: [index.name for index in indexes] for name, indexes in definitions.items()}

@@ -9,12 +9,11 @@ from datetime import datetime
 
 from anamnesis_pipeline.errors import EntityConflict
 from anamnesis_pipeline.store.entity_model import Entity, EntityKind, EntityName, Mention, Names, Relation
-from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, write_all
-from anamnesis_pipeline.store.records.observations import ORIGIN_FIELDS, Unobserved, note_unlinked, origin_of
+from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches
+from anamnesis_pipeline.store.records.observations import UNLINKED, Unobserved, note_all, waiting
 from anamnesis_pipeline.store.records.settings import names_of, read_aliases, store_name
 from anamnesis_pipeline.store.values import LAST_CHARACTER, clean, instant, moment, sought
 
-QUEUE = "unlinked"
 MAX_NAMES = 5_000
 """Decisions on names in a store."""
 MAX_ALIASES = 100
@@ -32,24 +31,16 @@ class EntityRecords:
 
         :param after: only those behind this id.
         """
-        match: dict[str, object] = {"origin": {"$gt": after}}
-        if sources:
-            match["source"] = {"$in": sorted(sources)}
-        with self._gateway.read() as tables:
-            rows = tables[QUEUE].find(match, ["origin", "noted"], order=["origin"], limit=limit)
-        return [Unobserved(**row) for row in rows]
+        return waiting(self._gateway, UNLINKED, limit, sources, after)
 
     def unlinked_count(self) -> int:
         """Count the sessions, notes and texts whose mentions are to be found."""
         with self._gateway.read() as tables:
-            return tables[QUEUE].count({})
+            return tables[UNLINKED].count({})
 
     def note_all(self) -> None:
         """Let all mentions be found again: the rules are others now."""
-        with self._gateway.read() as tables:
-            rows = tables["episodes"].each({}, ORIGIN_FIELDS)
-            sources = {origin: row["source"] for row in rows if (origin := origin_of(row))}
-        write_all(self._gateway, sorted(sources.items()), note_unlinked)
+        note_all(self._gateway, UNLINKED)
 
     def settle(self, of: Unobserved, found: Sequence[Mention]) -> int:
         """Write what was found in a session, note or text in place of what was found there before. What is the same
@@ -69,7 +60,7 @@ class EntityRecords:
             new = [row for key, row in wanted.items() if key not in held and row["episode_id"] in stored]
             for rows in batches(new):
                 tables["mentions"].insert(rows)
-            tables[QUEUE].delete({"origin": of.origin, "noted": of.noted})
+            tables[UNLINKED].delete({"origin": of.origin, "noted": of.noted})
             return len(new)
 
         return self._gateway.write(work)
@@ -299,7 +290,7 @@ def forget_mentions(tables: Tables, episode_ids: Collection[str]) -> None:
     """Remove what was found in episodes that are removed."""
     ids = sorted(episode_ids)
     tables["mentions"].delete({"episode_id": {"$in": ids}})
-    tables[QUEUE].delete({"origin": {"$in": ids}})
+    tables[UNLINKED].delete({"origin": {"$in": ids}})
 
 
 def read_names(tables: Tables) -> Names:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from anamnesis_pipeline.store.gateway import Gateway, Match, Row, Tables, batches, beyond, write_all
 from anamnesis_pipeline.store.knowledge_model import EVIDENCE, Observation, Signal
@@ -12,7 +13,9 @@ from anamnesis_pipeline.store.values import instant, moment, sought
 _UNSEEN_KINDS = frozenset({"code", "session", "rolling"})
 """Kinds of episodes that repeat others, or hold no statement."""
 _BY_TIME = ("at", "number")
-ORIGIN_FIELDS = ("episode_id", "source", "session_id", "kind")
+_ORIGIN_FIELDS = ("episode_id", "source", "session_id", "kind")
+UNOBSERVED, UNLINKED = "unobserved", "unlinked"
+"""Tables of what is to be observed, and of what is to be read for the things that it touches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +26,46 @@ class Unobserved:
     noted: int
 
 
+def waiting(
+    gateway: Gateway, queue: str, limit: int, sources: Collection[str] = (), after: str = ""
+) -> list[Unobserved]:
+    """Return the sessions, notes and texts of some or all sources that wait in a queue, by id, behind `after`."""
+    match: dict[str, object] = {"origin": {"$gt": after}}
+    if sources:
+        match["source"] = {"$in": sorted(sources)}
+    with gateway.read() as tables:
+        rows = tables[queue].find(match, ["origin", "noted"], order=["origin"], limit=limit)
+    return [Unobserved(**row) for row in rows]
+
+
+def note_all(gateway: Gateway, queue: str) -> None:
+    """Put every session, note and text into a queue: the rules by which it is read are others now."""
+    with gateway.read() as tables:
+        sources = _sources_of(tables["episodes"].each({}, _ORIGIN_FIELDS))
+    write_all(gateway, sorted(sources.items()), partial(_note, queue=queue))
+
+
 class ObservationRecords:
     """Observations by what they are about. They go with their episode, and with its text when this becomes another."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    def unobserved(self, limit: int, after: str = "") -> list[Unobserved]:
-        """Return what is to be observed, by id, behind `after`."""
-        with self._gateway.read() as tables:
-            rows = tables["unobserved"].find({"origin": {"$gt": after}}, order=["origin"], limit=limit)
-        return [Unobserved(**row) for row in rows]
+    def unobserved(self, limit: int, sources: Collection[str] = (), after: str = "") -> list[Unobserved]:
+        """Return the sessions, notes and texts of some or all sources that are to be observed, by id.
+
+        :param after: only those behind this id.
+        """
+        return waiting(self._gateway, UNOBSERVED, limit, sources, after)
 
     def unobserved_count(self) -> int:
         """Count the sessions, notes and texts to be observed."""
         with self._gateway.read() as tables:
-            return tables["unobserved"].count({})
+            return tables[UNOBSERVED].count({})
 
     def note_all(self) -> None:
         """Let everything be observed again: the rules are others now."""
-        with self._gateway.read() as tables:
-            origins = {origin_of(row) for row in tables["episodes"].each({}, ORIGIN_FIELDS)}
-        write_all(self._gateway, sorted(origins - {""}), _note)
+        note_all(self._gateway, UNOBSERVED)
 
     def settle(self, of: Unobserved, found: Sequence[Observation]) -> int:
         """Write what was observed in a session, note or text in place of what was observed there before. What is the
@@ -61,10 +82,23 @@ class ObservationRecords:
                 tables["observations"].delete({"number": {"$in": list(batch)}})
             new = [row for key, row in wanted.items() if key not in held and row["episode_id"] in stored]
             tables["observations"].insert(new)
-            tables["unobserved"].delete({"origin": of.origin, "noted": of.noted})
+            tables[UNOBSERVED].delete({"origin": of.origin, "noted": of.noted})
             return len(new)
 
         return self._gateway.write(work)
+
+    def settle_silent(self, silent: Sequence[Unobserved]) -> None:
+        """Write at once that nothing is observed in these, as `settle` does for one."""
+        noted: dict[int, list[str]] = {}
+        for each in silent:
+            noted.setdefault(each.noted, []).append(each.origin)
+
+        def work(tables: Tables, origins: Sequence[str], number: int) -> None:
+            tables["observations"].delete({"origin": {"$in": list(origins)}})
+            tables[UNOBSERVED].delete({"origin": {"$in": list(origins)}, "noted": number})
+
+        for number, origins in noted.items():
+            write_all(self._gateway, origins, partial(work, number=number))
 
     def after(self, signals: Collection[Signal], number: int, limit: int) -> list[Observation]:
         """Return observations in the order in which they were stored, behind `number`."""
@@ -136,9 +170,9 @@ class ObservationRecords:
 
 def note_changed(tables: Tables, rows: Iterable[Row]) -> None:
     """Let the sessions, notes and texts of these rows of episodes be observed again, and what they touch be found."""
-    sources = {origin: row["source"] for row in rows if (origin := origin_of(row))}
-    _note(tables, sorted(sources))
-    note_unlinked(tables, sorted(sources.items()))
+    sources = sorted(_sources_of(rows).items())
+    for queue in (UNOBSERVED, UNLINKED):
+        _note(tables, sources, queue)
 
 
 def forget_evidence(tables: Tables, episode_ids: Collection[str]) -> list[str]:
@@ -147,7 +181,7 @@ def forget_evidence(tables: Tables, episode_ids: Collection[str]) -> list[str]:
     """
     ids = sorted(episode_ids)
     tables["observations"].delete({"$or": [{"episode_id": {"$in": ids}}, {"answer_id": {"$in": ids}}]})
-    tables["unobserved"].delete({"origin": {"$in": ids}})
+    tables[UNOBSERVED].delete({"origin": {"$in": ids}})
     return _drop(tables, {row["proposal_id"] for row in tables["proposal_evidence"].among("episode_id", ids)})
 
 
@@ -178,22 +212,20 @@ def _drop(tables: Tables, proposal_ids: Collection[str]) -> list[str]:
     return posted
 
 
-def note_unlinked(tables: Tables, sources: Sequence[tuple[str, str]]) -> None:
-    """Let the mentions of these sessions, notes and texts (origin, source) be found again."""
+def _note(tables: Tables, sources: Sequence[tuple[str, str]], queue: str) -> None:
+    """Put sessions, notes and texts (origin, source) into a queue."""
     if sources:
         match = {"origin": {"$in": [origin for origin, _ in sources]}}
-        if tables["unlinked"].update(match, {}, add={"noted": 1}) < len(sources):
-            tables["unlinked"].add([{"origin": each, "source": source, "noted": 1} for each, source in sources])
+        if tables[queue].update(match, {}, add={"noted": 1}) < len(sources):
+            tables[queue].add([{"origin": each, "source": source, "noted": 1} for each, source in sources])
 
 
-def _note(tables: Tables, origins: Sequence[str]) -> None:
-    if origins:
-        match = {"origin": {"$in": list(origins)}}
-        if tables["unobserved"].update(match, {}, add={"noted": 1}) < len(origins):
-            tables["unobserved"].add([{"origin": each, "noted": 1} for each in origins])
+def _sources_of(rows: Iterable[Row]) -> dict[str, str]:
+    """Return the sessions, notes and texts of these rows of episodes, each with its source."""
+    return {origin: row["source"] for row in rows if (origin := _origin_of(row))}
 
 
-def origin_of(row: Mapping[str, str]) -> str:
+def _origin_of(row: Mapping[str, str]) -> str:
     """Return the session of an episode of a log, the episode's own id if it is of none, or nothing if it is not
     observed.
     """

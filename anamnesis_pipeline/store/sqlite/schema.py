@@ -317,6 +317,8 @@ MIGRATIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "INSERT INTO reindexing SELECT 0, seq FROM sqlite_sequence WHERE name = 'passages'",
         ),
     ),
+    # what is to be observed has its source; made like others that a file lacks, and filled as its rules are others
+    ("m014_observed", ("DROP TABLE IF EXISTS unobserved",)),
 )
 """Name -> statements. A migration is never edited once released; a change is a new one. Where a table of `tables.py`
 changes, the migration that makes it gets the former SQL.
