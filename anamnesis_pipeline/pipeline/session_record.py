@@ -48,8 +48,9 @@ _TODO_LINE = re.compile(r"^todos\[(\d+)\]\.(content|status): (.*)$", re.MULTILIN
 _TASK_MADE = re.compile(r"Task #(\w+) created successfully: (.+)")
 _TASK_CHANGED = re.compile(r"\ntaskId: (\w+)\b.*?\nstatus: (\w+)|\nstatus: (\w+).*?\ntaskId: (\w+)\b", re.DOTALL)
 _GO_ON = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|yes|yep|sure|please|great|good|perfect|and|now|then|just)\W+)*"
-    r"(?:go (?:on|ahead)|continue|proceed|keep going|carry on|do it|resume|next|weiter|yes|ok(?:ay)?)"
+    r"\W*(?:(?:ok(?:ay)?|yes|yep|sure|please|great|good|perfect|and|now|then|just|ja|oui|sí)\W+)*"
+    r"(?:go (?:on|ahead)|continue|proceed|keep going|carry on|do it|resume|next|(?:mach )?weiter|yes|ok(?:ay)?"
+    r"|yep|sure|ja|oui|vas-y|sí|sigue|adelante)"
     r"(?:\W+(?:please|now|then|from where you (?:left off|stopped)|where you left off|with (?:it|that)))*\W*",
     re.IGNORECASE,
 )
@@ -199,7 +200,7 @@ class Gathered:
         text, kind = message.text, message.kind
         if kind in _PERSONS:
             self._finish_turn()
-            self._asked_by = "go on" if len(text) <= MAX_GO_ON_CHARS and _GO_ON.fullmatch(text) else "person"
+            self._asked_by = "go on" if is_go_on(text) else "person"
             self._note_decisions(text)
             if kind is not SegmentKind.PLAN and (not self.prompts or (len(self.prompts) < 2 and _tells(text))):
                 self.prompts.append(text)
@@ -390,6 +391,11 @@ def _relative(path: str, folders: Iterable[str]) -> str:
 def _last(items: Iterable[str], most: int) -> tuple[str, ...]:
     """Return the last `most` distinct items, in order."""
     return tuple(reversed(tuple(dict.fromkeys(reversed(list(items))))[:most]))
+
+
+def is_go_on(prompt: str) -> bool:
+    """Return whether a prompt only says yes, or to go on. Pure."""
+    return len(prompt) <= MAX_GO_ON_CHARS and _GO_ON.fullmatch(prompt) is not None
 
 
 def _tells(text: str) -> bool:

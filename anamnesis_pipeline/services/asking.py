@@ -59,12 +59,14 @@ class SessionToldOut(OriginOut):
 
 class BlameItemOut(SessionToldOut):
     """What a session did to a file or symbol. `names`: as it was called; `edits`: how many, 0 if it only decided about
-    it; `why`: what was asked before. `decided` and `rejected` there, verbatim.
+    it; `why`: what was asked before the last edit; `why_first`: before the first one, empty if that is the same.
+    `decided` and `rejected` there, verbatim.
     """
 
     names: list[str]
     edits: int
     why: str
+    why_first: str
     decided: list[str]
     rejected: list[str]
 
@@ -233,6 +235,7 @@ def _blame_item(found: Touched, told: SessionToldOut) -> BlameItemOut:
         "names": list(found.names),
         "edits": found.edits,
         "why": found.why,
+        "why_first": found.why_first,
         "decided": list(found.decided),
         "rejected": list(found.rejected),
     }
@@ -296,7 +299,7 @@ def _head(item: Mapping[str, Any], told: str, quote: str) -> Line:
 def _blame_lines(item: Mapping[str, Any]) -> Iterator[Line]:
     done = counted(item["edits"], "edit") if item["edits"] else "decided only"
     yield _head(item, done, ", ".join(item["names"]))
-    yield from (Line("asked", item["why"]) for _ in [item["why"]] if item["why"])
+    yield from (Line("asked", each) for each in (item["why_first"], item["why"]) if each)
     yield from (Line("decided", each) for each in item["decided"])
     yield from (Line("rejected", each) for each in item["rejected"])
 

@@ -16,16 +16,19 @@ from anamnesis_pipeline.entities.in_calls import FIX_WITHIN, changes_name
 from anamnesis_pipeline.entities.naming import command_names, is_same_file
 from anamnesis_pipeline.knowledge.error_signatures import error_line, is_error_of_program, signature_of
 from anamnesis_pipeline.knowledge.observing import PERSONS
+from anamnesis_pipeline.knowledge.utterances import PARTS_AT_ONCE
 from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, SegmentKind
 from anamnesis_pipeline.parsing.claude_logs.commands import command_of_tests, commits
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.parsing.text.plain_text import shortened
 from anamnesis_pipeline.parsing.text.sentences import sentences
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
+from anamnesis_pipeline.pipeline.session_record import is_go_on
 from anamnesis_pipeline.search.project_labels import ALL, NOTHING_PRIVATE, Private
 from anamnesis_pipeline.search.words import content_words
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import EntityKind, Mention, Relation
+from anamnesis_pipeline.store.gateway import batches
 from anamnesis_pipeline.store.knowledge_model import Observation, Signal
 from anamnesis_pipeline.store.records.entities import leaf_of
 
@@ -44,6 +47,8 @@ MAX_EPISODES = 12
 MAX_ONLY_NAMED = 40
 """Sessions that named a thing without editing it, among which those that decided about it are looked for."""
 MAX_WHY_CHARS = 200
+MAX_BEFORE = 200
+"""Chunks of a session in which the prompt before one to go on is looked for."""
 MAX_ALIKE = 3
 MAX_PROJECTS = 200
 """Projects whose names are looked through where none is asked for."""
@@ -101,8 +106,9 @@ class Where:
 class Touched:
     """What one session did to a file or symbol, or decided about it.
 
-    `names`: under which it was touched. `edits`: how many. `why`: what the session was asked before the first edit.
-    `decided`: verbatim; `rejected`: what a person corrected or took back there, verbatim.
+    `names`: under which it was touched. `edits`: how many. `why`: what the session was asked before the last edit;
+    `why_first`: before the first one, empty if that is the same. `decided`: verbatim; `rejected`: what a person
+    corrected or took back there, verbatim.
     """
 
     session_id: str
@@ -116,6 +122,7 @@ class Touched:
     episode_ids: tuple[str, ...]
     decided: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
+    why_first: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +376,8 @@ def _touched(store: Store, session_id: str, mentions: Sequence[Mention], said: S
     shown = edits or sorted(mentions, key=lambda each: each.place)
     episodes = list(dict.fromkeys(each.episode_id for each in shown))
     first = store.episodes.get(episodes[:1]).get(episodes[0])
-    parts = store.forgetting.parts(episodes[:1])
+    why_first = _asked_before(store, episodes[0]) or shortened(first.summary if first else "", MAX_WHY_CHARS)
+    why = _asked_before(store, edits[-1].episode_id) if edits else why_first
     return Touched(
         session_id,
         shown[0].project,
@@ -378,11 +386,30 @@ def _touched(store: Store, session_id: str, mentions: Sequence[Mention], said: S
         max((each.at for each in shown if each.at), default=None),
         tuple(dict.fromkeys(each.name for each in shown)),
         len(edits),
-        shortened(parts[0].prompt if parts else first.summary if first else "", MAX_WHY_CHARS),
+        why or why_first,
         tuple(episodes),
         _quotes(each for each in said if each.signal is not Signal.CORRECTION),
         _quotes(each for each in said if each.signal is Signal.CORRECTION),
+        why_first if why not in {"", why_first} else "",
     )
+
+
+def _asked_before(store: Store, episode_id: str) -> str:
+    """Return what was asked for in an episode of a log, shortened; where that is only to go on, what was before it in
+    the project.
+    """
+    part = next(iter(store.forgetting.parts([episode_id])), None)
+    if part is None or not is_go_on(part.prompt):
+        return shortened(part.prompt, MAX_WHY_CHARS) if part else ""
+    order = store.sessions.told(part.source, part.session_id)
+    before = order[: order.index(episode_id)] if episode_id in order else []
+    for ids in batches(before[::-1][:MAX_BEFORE], PARTS_AT_ONCE):
+        parts = {each.part_id: each for each in store.forgetting.parts(ids)}
+        for its in (parts[each] for each in ids if each in parts):
+            is_same = (its.agent_id, its.project) == (part.agent_id, part.project)
+            if is_same and its.prompt and not is_go_on(its.prompt):
+                return shortened(its.prompt, MAX_WHY_CHARS)
+    return shortened(part.prompt, MAX_WHY_CHARS)
 
 
 def _quotes(said: Iterable[Observation]) -> tuple[str, ...]:

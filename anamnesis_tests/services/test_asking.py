@@ -172,6 +172,27 @@ def test_correction_after_an_edit_is_shown_as_rejected(home: Home) -> None:
     assert "   rejected: no, revert that." in render(Asked.BLAME, body)
 
 
+def test_rule_before_the_first_edit_is_shown_as_decided(home: Home) -> None:
+    session, call = f"{OTHER[:-1]}6", {"file_path": "/code/shop/src/cart.py", "old_string": "", "new_string": "x"}
+    lines = [record("user", "Never use floats for money. Write the cart.", 520, session)]
+    home.write([*lines, *used("Edit", call, "updated", 521, session)], f"-code-shop/{session}.jsonl")
+    home.ingest()
+    (item,) = answered(home, Asked.BLAME, "cart.py")["items"]
+    assert (item["decided"], item["rejected"]) == (["Never use floats for money."], [])
+
+
+def test_blame_names_the_prompts_before_the_first_and_the_last_edit(home: Home) -> None:
+    lines = [record("user", "add a basket", 540), *edit("/code/shop/src/basket.py", 541, PROJECT)]
+    lines += [record("user", "empty it after the order", 543), record("assistant", "When it is paid, or sent?", 544)]
+    lines += [record("user", "yes, go on", 545), *edit("/code/shop/src/basket.py", 546, PROJECT)]
+    home.write([*lines, record("assistant", "It is emptied.", 548)])
+    home.ingest()
+    body = answered(home, Asked.BLAME, "basket.py")
+    (item,) = body["items"]
+    assert (item["why_first"], item["why"]) == ("add a basket", "empty it after the order")
+    assert "   asked: add a basket\n   asked: empty it after the order" in render(Asked.BLAME, body)
+
+
 def test_error_is_found_by_less_than_its_line_and_where_a_person_names_it(home: Home) -> None:
     line = "LockedError: the state of the staging cluster is locked by another run (id 7)"
     asked = "the page shows PlayError: cannot play the bell before the first click of a visitor"

@@ -604,6 +604,8 @@ def test_text_that_is_never_read_waits_for_three_runs(home: Home, monkeypatch: p
         raise ValueError("broken")
 
     monkeypatch.setattr(dream_module, "observations_of", fail)
-    observed = (dream_module.observe(home.store, sources).waiting for sources in ([], ["direct"], ["logs"], [], ["direct"], []))
+    observed = (
+        dream_module.observe(home.store, sources).waiting for sources in ([], ["direct"], ["logs"], [], ["direct"], [])
+    )
     assert list(observed) == [1, 1, 1, 1, 1, 0], "an ingest is no try"
     assert dream_module.observe(home.store) == Observed()
