@@ -120,7 +120,8 @@ def undo(proposal_id: ProposalId, reason: Reason = "") -> None:
 def render_run(body: DreamOut, waiting: int) -> str:
     """Say what a run did. Pure."""
     read = counted(body["observed"], "session, note or text", "sessions, notes and texts")
-    lines = [f"Read {read} in {body['seconds']:.1f} s; {counted(waiting, 'proposal')} to decide on."]
+    lines = [f"Done in {body['seconds']:.1f} s; {counted(waiting, 'proposal')} to decide on."]
+    lines += [f"  read {read} that no ingest had read"] if body["observed"] else []
     for name, each in body["proposed"].items():
         told = ", ".join(f"{each[what]} {what}" for what in ("new", "renewed", "reopened") if each[what])
         lines += [f"  {name}: {told}"] if told else []
