@@ -134,9 +134,11 @@ def mentions_of_session(utterances: Iterable[Utterance]) -> list[Mention]:
 
 
 def bounded(found: Iterable[Mention]) -> list[Mention]:
-    """Return each thing of an episode once, at most MAX_PER_EPISODE; a command once for each script."""
-    counts: dict[str, int] = {}
-    kept: dict[tuple[str, ...], Mention] = {}
+    """Return each thing of an episode once, at most MAX_PER_EPISODE; a command once for each script, and what is edited
+    once for each call.
+    """
+    things: dict[str, set[tuple[str, ...]]] = {}
+    kept: dict[tuple[str | int, ...], Mention] = {}
     found = list(found)
     tickets = {each.name for each in found if each.kind is EntityKind.TICKET}
     points = set(takewhile(tickets.__contains__, (f"#{number}" for number in range(1, len(tickets) + 1))))
@@ -145,9 +147,11 @@ def bounded(found: Iterable[Mention]) -> list[Mention]:
         if each.kind is EntityKind.TICKET and each.name in points:
             continue
         script = each.detail if each.kind is EntityKind.COMMAND else ""
-        key = (each.episode_id, each.kind, each.name, each.relation, each.other, script)
-        if key not in kept and counts.get(each.episode_id, 0) < MAX_PER_EPISODE and each.name:
-            counts[each.episode_id] = counts.get(each.episode_id, 0) + 1
+        thing = (each.kind, each.name, each.relation, each.other, script)
+        key = (each.episode_id, *thing, each.place if each.relation is Relation.EDITED else 0)
+        its = things.setdefault(each.episode_id, set())
+        if key not in kept and (thing in its or len(its) < MAX_PER_EPISODE) and each.name:
+            its.add(thing)
             kept[key] = each
     return list(kept.values())
 

@@ -16,7 +16,7 @@ from anamnesis_pipeline.store.entity_model import Mention, Relation
 
 log = logging.getLogger(__name__)
 
-RULES = 3
+RULES = 4
 """Number of the rules of `in_calls` and `in_texts`; raised when they change, so that everything is found again."""
 RULE = "entities.rules"
 """Stored setting: the number of the rules by which what is stored was found."""

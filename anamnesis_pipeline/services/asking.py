@@ -58,9 +58,9 @@ class SessionToldOut(OriginOut):
 
 
 class BlameItemOut(SessionToldOut):
-    """What a session did to a file or symbol. `names`: as it was called; `edits`: how many, 0 if it only decided about
-    it; `why`: what was asked before the last edit; `why_first`: before the first one, empty if that is the same.
-    `decided` and `rejected` there, verbatim.
+    """What a session did to a file or symbol. `names`: as it was called; `edits`: calls that edited it, 0 if it only
+    decided about it; `why`: what was asked before the last edit; `why_first`: before the first one, empty if that is
+    the same. `decided` and `rejected` there, verbatim.
     """
 
     names: list[str]

@@ -106,9 +106,9 @@ class Where:
 class Touched:
     """What one session did to a file or symbol, or decided about it.
 
-    `names`: under which it was touched. `edits`: how many. `why`: what the session was asked before the last edit;
-    `why_first`: before the first one, empty if that is the same. `decided`: verbatim; `rejected`: what a person
-    corrected or took back there, verbatim.
+    `names`: under which it was touched. `edits`: calls that edited it. `why`: what the session was asked before the
+    last edit; `why_first`: before the first one, empty if that is the same. `decided`: verbatim; `rejected`: what a
+    person corrected or took back there, verbatim.
     """
 
     session_id: str
@@ -385,7 +385,7 @@ def _touched(store: Store, session_id: str, mentions: Sequence[Mention], said: S
         min((each.at for each in shown if each.at), default=None),
         max((each.at for each in shown if each.at), default=None),
         tuple(dict.fromkeys(each.name for each in shown)),
-        len(edits),
+        len({each.place for each in edits}),
         why or why_first,
         tuple(episodes),
         _quotes(each for each in said if each.signal is not Signal.CORRECTION),

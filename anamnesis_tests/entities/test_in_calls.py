@@ -259,6 +259,7 @@ def test_host_of_ssh_is_found() -> None:
     assert ("host", "ran", "stg-2.acme.dev") in found((bash("ssh ann@stg-2.acme.dev uptime"), None))
 
 
-def test_each_thing_of_an_episode_is_found_once() -> None:
-    calls = [(edit(f"{FOLDER}/src/pay.py"), "done")] * 50
-    assert found(*calls) == [("file", "edited", "src/pay.py")]
+def test_each_thing_of_an_episode_is_found_once_and_each_edit() -> None:
+    calls = [(edit(f"{FOLDER}/src/pay.py"), "done"), (bash("make lint"), "ok")] * 70
+    names = [name for _, _, name in found(*calls)]
+    assert (names.count("src/pay.py"), names.count("make lint")) == (70, 1)

@@ -39,6 +39,16 @@ def test_blame_names_session_reason_and_how_to_resume(home: Home) -> None:
     assert (item["folder"], item["machine"]) == (PROJECT, "box")
 
 
+def test_edits_are_counted_by_calls_also_within_one_exchange(home: Home) -> None:
+    said = [record("user", "round them again", 950)]
+    said += [*edit("/code/shop/src/prices.py", 951, PROJECT), *edit("/code/shop/src/prices.py", 952, PROJECT)]
+    home.write([*said, *called("sed -i s/1/2/ src/prices.py src/prices.py", "", 953, SESSION)])
+    home.ingest()
+    link(home.store)
+    (item,) = answered(home, Asked.BLAME, "src/prices.py")["items"]
+    assert item["edits"] == 1 + 3
+
+
 def test_run_that_succeeded_in_the_end_was_not_tried_in_vain(home: Home) -> None:
     (item,) = answered(home, Asked.FIX, REFUSED)["items"]
     assert item["tried"] == []
