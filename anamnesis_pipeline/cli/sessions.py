@@ -27,6 +27,7 @@ from anamnesis_pipeline.services.session_reading import (
     chunk_page,
     find_session,
     session_page,
+    session_to_resume,
 )
 from anamnesis_pipeline.services.short_ids import find_episode
 from anamnesis_pipeline.services.wiring import open_to_read, what_is_private
@@ -140,13 +141,17 @@ def row_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
     yield one_line(f"   {row.session_id}  {', '.join(counts)}")
 
 
-def session_lines(row: SessionRow, zone: tzinfo | None = None) -> Iterator[str]:
-    """Yield the lines of a session. Pure."""
+def session_lines(row: SessionRow, resumed: str, zone: tzinfo | None = None) -> Iterator[str]:
+    """Yield the lines of a session. Pure.
+
+    :param resumed: the session to resume; empty: none.
+    """
     yield one_line(row.title or "Session without a prompt")
     place = f"{project_name(row.project)}{f', branch {row.branch}' if row.branch else ''} on {row.machine}"
     span = f"{row.started.astimezone(zone):%Y-%m-%d %H:%M} to {row.ended.astimezone(zone):%Y-%m-%d %H:%M}"
     yield one_line(f"{place}, {span}, {counted(row.messages, 'message')}, {counted(row.errors, 'error')}")
-    yield one_line(f"To go on: claude --resume {row.session_ids[-1]}")
+    if resumed:
+        yield one_line(f"To go on: claude --resume {resumed}")
     if row.outcome:
         yield from ("", "Outcome:", printable(row.outcome))
     for heading, field in LISTED.items():
@@ -165,7 +170,7 @@ def _show_session(store: Store, name: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_ROWS.dump_python([row], mode="json")[0], ensure_ascii=False, indent=2))
         return
-    typer.echo("\n".join([*session_lines(row), "", "What was said:"]))
+    typer.echo("\n".join([*session_lines(row, session_to_resume(store, row)), "", "What was said:"]))
     said = what_is_private(store).visible_of(store, row.session_id, row.project)
     cursor: str | None = None
     while True:

@@ -14,13 +14,13 @@ from itertools import zip_longest
 
 from anamnesis_pipeline.errors import SourceMissing, SourceUnreadable
 from anamnesis_pipeline.model import BEGINS_LONG, EXCLUDED, ArchiveFrame, FileCursor, FileStat, Source
+from anamnesis_pipeline.parsing.text.file_names import HISTORY
 from anamnesis_pipeline.pipeline.archive import Archive
 from anamnesis_pipeline.pipeline.archived import archived_lines
 from anamnesis_pipeline.pipeline.exclusion import Exclusions
 from anamnesis_pipeline.pipeline.forgotten_lines import file_key, without_forgotten
 from anamnesis_pipeline.pipeline.tool_outputs import NO_LINE, masked_together, output_key
 from anamnesis_pipeline.sources.base import (
-    HISTORY,
     Listing,
     Read,
     SourceHost,

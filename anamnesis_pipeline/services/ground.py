@@ -6,7 +6,7 @@ at is not counted.
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Literal
@@ -28,8 +28,6 @@ MAX_EDITS = 400
 """Edits of a session among which its files are found."""
 SLACK = timedelta(minutes=1)
 """Between the time of a call in the log and that of the file which it wrote."""
-HISTORY = "history.jsonl"
-"""Prompts of this file outlive the logs of their sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def asked_of(episode: Episode) -> SessionAsked | None:
         return None
     later = episode.metadata.get("continued_in")
     resumed = later if isinstance(later, str) and later else episode.session_id
-    is_gone = episode.metadata.get("session_log") == "missing" or episode.path.endswith(f"/{HISTORY}")
+    is_gone = episode.metadata.get("session_log") == "missing"
     return SessionAsked(episode.session_id, episode.project, episode.machine, "" if is_gone else resumed)
 
 
@@ -106,6 +104,8 @@ class Grounds:
         sessions = {each.session_id: each for each in asked}
         spans = self._store.sessions.spans(sessions)
         edits = self._store.entities.edited(spans, MAX_EDITS)
+        gone = self._store.sessions.without_log(each.resumed for each in sessions.values() if each.resumed)
+        sessions = {name: replace(e, resumed="") if e.resumed in gone else e for name, e in sessions.items()}
         return {
             name: self._origin(each, spans[name], edits.get(name, {})) if name in spans else Origin()
             for name, each in sessions.items()

@@ -151,6 +151,12 @@ def find_session(store: Store, name: str, where: EpisodeFilter) -> SessionRow:
     return next(iter(found.values()))
 
 
+def session_to_resume(store: Store, row: SessionRow) -> str:
+    """Return the id by which Claude Code goes on with a session; empty: its log is gone."""
+    last = row.session_ids[-1]
+    return "" if store.sessions.without_log([last]) else last
+
+
 def chunk_page(
     store: Store, row: SessionRecord, where: EpisodeFilter, limit: int, cursor: str | None = None
 ) -> ChunkPage:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import FileStat
-from anamnesis_pipeline.parsing.text.file_names import log_name
+from anamnesis_pipeline.parsing.text.file_names import HISTORY, log_name
 
 CONNECT_TIMEOUT_S = 10.0
 """For each of: connection, greeting, login, a new channel of another machine."""
@@ -17,9 +17,6 @@ COMMAND_TIMEOUT_S = 60.0
 """For a survey of another machine."""
 READ_TIMEOUT_S = 20.0
 """For each piece of a file of another machine."""
-
-HISTORY = "history.jsonl"
-"""The prompt history, in the folder above the log root `projects`."""
 
 _DESCRIPTION = ".meta.json"
 _SESSION = r"local_(?:[a-z]+_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"

@@ -7,7 +7,8 @@ from hashlib import blake2b
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.model import Source
-from anamnesis_pipeline.sources.base import HISTORY, SourceHost
+from anamnesis_pipeline.parsing.text.file_names import HISTORY
+from anamnesis_pipeline.sources.base import SourceHost
 
 PROJECTS = "projects"
 """Folder of a Claude configuration that holds the logs, one folder per project."""

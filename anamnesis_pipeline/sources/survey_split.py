@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anamnesis_pipeline.model import FileStat, Source
-from anamnesis_pipeline.sources.base import HISTORY, Survey, Wanted, record_above
+from anamnesis_pipeline.parsing.text.file_names import HISTORY
+from anamnesis_pipeline.sources.base import Survey, Wanted, record_above
 from anamnesis_pipeline.sources.discovery import source_key
 from anamnesis_pipeline.sources.document_selection import Chosen, Rules, chosen, names_of
 from anamnesis_pipeline.sources.specs import DOCUMENTS, SourceSpec, document_source

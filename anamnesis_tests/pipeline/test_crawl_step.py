@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from anamnesis_pipeline.errors import SourceUnreadable
 from anamnesis_pipeline.parsing.redaction.masking import Redactor
+from anamnesis_pipeline.parsing.text.file_names import HISTORY
 from anamnesis_pipeline.pipeline import crawl as crawl_module
 from anamnesis_pipeline.pipeline.crawl import AHEAD_FILES, READS_AT_ONCE, ranges_of_grown, reading_ahead
 from anamnesis_pipeline.sources import lines as lines_module
-from anamnesis_pipeline.sources.base import HISTORY
 from anamnesis_pipeline.sources.lines import BLOCK_BYTES, FINGERPRINT_BYTES
 from anamnesis_pipeline.sources.local import LocalHost
 from anamnesis_tests.support.crawled_logs import SESSION, Memory, line, lines_of

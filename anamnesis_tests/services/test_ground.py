@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from anamnesis_pipeline.entities.linking import link
-from anamnesis_pipeline.model import FileCursor, Source
+from anamnesis_pipeline.model import EpisodeFilter, FileCursor, Source
 from anamnesis_pipeline.search.project_labels import NOTHING_PRIVATE, Private
 from anamnesis_pipeline.services.ground import Grounds, Origin, Seen, asked_of, crawl_says, disk_says, on_disk
+from anamnesis_pipeline.services.session_reading import find_session, session_to_resume
 from anamnesis_pipeline.store.base import Store
-from anamnesis_tests.support.archived_logs import DAY, SESSION, Home, record
+from anamnesis_tests.support.archived_logs import DAY, FOLDER, OTHER, SESSION, Home, record
 from anamnesis_tests.support.worked_sessions import edit
 
 BEFORE, AFTER = DAY + timedelta(minutes=5), DAY + timedelta(days=1)
@@ -76,6 +77,41 @@ def test_session_of_this_machine_is_compared_with_its_disk(home: Home, tmp_path:
     found = origin(home)
     assert (found.folder, found.command) == (str(root), f"claude --resume {SESSION}")
     assert found.ground == {"changed": 1, "looked_at": 2, "edited": 2, "by": "disk"}
+
+
+def test_session_whose_log_was_deleted_is_not_resumed_until_it_is_back(home: Home) -> None:
+    worked(home, "/code/shop")
+    log = home.logs / FOLDER / f"{SESSION}.jsonl"
+    kept = log.read_bytes()
+    log.unlink()
+    home.say("another session keeps the folder", "yes", session=OTHER)
+    home.ingest()
+    assert (origin(home).command, origin(home).folder) == ("", "/code/shop")
+    assert session_to_resume(home.store, find_session(home.store, SESSION, EpisodeFilter())) == ""
+    log.write_bytes(kept)
+    home.ingest()
+    assert origin(home).command == f"claude --resume {SESSION}"
+
+
+def test_log_that_was_set_aside_is_not_resumed(home: Home) -> None:
+    worked(home, "/code/shop")
+    log = home.logs / FOLDER / f"{SESSION}.jsonl"
+    log.rename(log.with_name(f"{SESSION}.jsonl.superseded-1772000000000"))
+    home.ingest()
+    assert origin(home).command == ""
+
+
+def test_session_known_by_its_typed_prompts_alone_is_not_resumed(home: Home) -> None:
+    at = int(DAY.timestamp() * 1000)
+    typed = {"display": "round the prices", "timestamp": at, "project": "/code/shop", "sessionId": SESSION}
+    home.write([typed], "../history.jsonl")
+    home.say("another session keeps the folder", "yes", session=OTHER)
+    home.ingest()
+    found = Grounds(home.store, NOTHING_PRIVATE, "box").of_episodes(home.episodes())
+    assert {session: each.command for session, each in found.items()} == {
+        SESSION: "",
+        OTHER: f"claude --resume {OTHER}",
+    }
 
 
 def test_session_of_other_machine_is_compared_with_its_crawl(home: Home) -> None:

@@ -209,7 +209,7 @@ def test_session_names_the_one_it_goes_on_in(store: Store, tmp_path: Path, order
         home.ingest()
     assert said(home) == {"1": session(3), "2": session(3), "3": None}
     first = next(episode for episode in home.episodes() if episode.session_id == session(1))
-    assert session_text(episode_body(first, ())["source"]).endswith(f"claude --resume {session(3)}")
+    assert session_text(episode_body(first, ())["source"]).endswith(f"continued in session {session(3)}")
     assert "continued in session" in line_of(Item(first, "x", SourceClass.USER), "x")
 
 

@@ -8,6 +8,9 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+HISTORY = "history.jsonl"
+"""The prompt history, in the folder above the log root `projects`. It outlives the logs of its sessions."""
+
 _LOG = re.compile(
     r"(?P<stem>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|agent-.*?)"
     r"(?:\.(?P<before>orphaned|superseded)-\d[\w:-]*(?:\.\d+Z?[\w-]*)?)?\.jsonl"

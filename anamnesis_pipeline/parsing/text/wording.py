@@ -52,9 +52,9 @@ def printable(text: str) -> str:
 
 
 def session_text(source: Mapping[str, Any]) -> str:
-    """Return an episode's session, the one to resume instead, and whether its own log is missing."""
+    """Return an episode's session, the one that it goes on in, and whether its own log is missing."""
     later, is_missing = source.get("continued_in"), source.get("session_log") == "missing"
-    goes_on = f", continued in another: claude --resume {later}" if later else ""
+    goes_on = f", continued in session {later}" if later else ""
     return f"{source['session_id']}{goes_on}{', whose own log is missing' if is_missing else ''}"
 
 

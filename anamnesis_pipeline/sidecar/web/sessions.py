@@ -21,6 +21,7 @@ from anamnesis_pipeline.services.session_reading import (
     chunk_page,
     find_session,
     session_page,
+    session_to_resume,
 )
 from anamnesis_pipeline.sidecar.services import Services, Uses
 from anamnesis_pipeline.sidecar.web import asking
@@ -115,6 +116,7 @@ def session_page_of(
         "session.html",
         row.title or "Session",
         row=row,
+        resumed=session_to_resume(services.store, row),
         chunks=chunks,
         beginning=address if cursor else None,
         later=asking.address_with(address, {}, cursor=found.next_cursor) if found.next_cursor else None,

@@ -6,8 +6,9 @@ from datetime import datetime
 from itertools import islice
 
 from anamnesis_pipeline.model import Episode, Passage
+from anamnesis_pipeline.parsing.text.file_names import HISTORY, log_name
 from anamnesis_pipeline.store.contracts import Native
-from anamnesis_pipeline.store.gateway import Gateway, Tables, write_all
+from anamnesis_pipeline.store.gateway import Gateway, Row, Tables, write_all
 from anamnesis_pipeline.store.records import events
 from anamnesis_pipeline.store.records.episodes import put_episodes, remove_episodes
 from anamnesis_pipeline.store.records.events import Happening
@@ -132,6 +133,23 @@ class SessionRecords:
             if row["session_id"] in ended
         }
 
+    def without_log(self, session_ids: Iterable[str]) -> set[str]:
+        """Return those of these sessions whose own log, the one with the session's id, was read and is there no longer,
+        in any source, or of which only prompts of the history were ever read.
+        """
+        match = {"session_id": {"$in": sorted(map(sought, session_ids))}, "agent_id": ""}
+        with self._gateway.snapshot() as tables:
+            rows = tables["parts"].sums(match, by=["session_id", "source", "path"])
+            own = {(row["source"], row["path"]): row["session_id"] for row in rows if _is_own_log(row)}
+            typed = {row["session_id"] for row in rows if row["path"] == HISTORY}
+            files = [
+                row
+                for source, paths in by_source(own).items()
+                for row in tables["files"].among("path", paths, ["source", "path", "gone"], source=source)
+            ]
+        read = [(own[row["source"], row["path"]], row["gone"]) for row in files]
+        return typed.union(session for session, _ in read) - {session for session, is_gone in read if not is_gone}
+
     def told(self, source: str, session_id: str) -> list[str]:
         """Return the ids of the parts of a session that are episodes, in the order in which they began; none whose text
         a client edited, or that a rule holds.
@@ -247,6 +265,12 @@ class SessionRecords:
             return True
 
         return self._gateway.write(work)
+
+
+def _is_own_log(row: Row) -> bool:
+    """Return whether a part is in the log that `claude --resume` reads."""
+    name = log_name(row["path"])
+    return name is not None and name.stem == row["session_id"] and not name.set_aside
 
 
 def _are_as_they_were(tables: Tables, members: Sequence[SessionState]) -> bool:
