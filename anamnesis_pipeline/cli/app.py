@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli import asking as asking_command
 from anamnesis_pipeline.cli import config as config_command
 from anamnesis_pipeline.cli import doctor as doctor_command
 from anamnesis_pipeline.cli import dream as dream_command
@@ -65,6 +66,7 @@ from anamnesis_pipeline.runtime.home_wiring import home_problem
 from anamnesis_pipeline.runtime.log_roots import examples_advice
 from anamnesis_pipeline.runtime.up_lock import settings_in_use
 from anamnesis_pipeline.search.query import LISTS, Mode
+from anamnesis_pipeline.services.asking import MAX_ITEMS, question_of
 from anamnesis_pipeline.services.dagster.api import open_dagster
 from anamnesis_pipeline.settings import chosen_home
 
@@ -215,11 +217,16 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search the memory. Ask the running service, or the store itself if it is down. Without words on a terminal: read
-    one query per line until an empty line. `★` marks a hit that its tags or kind raise besides its words. Exit status
-    1: nothing found.
+    one query per line until an empty line. `★` marks a hit that its tags or kind raise besides its words. `blame:
+    PATH`, `fix: ERROR` and `how: TASK` are answered as by these commands, in all projects unless `--project` is given.
+    Exit status 1: nothing found.
     """
 
     def answered(words: str) -> bool:
+        if (named := question_of(words)) is not None:
+            return asking_command.answered(
+                *named, project or asking_command.ALL, min(top_k, MAX_ITEMS), private=private, as_json=as_json
+            )
         body = search_command.search_body(
             words,
             top_k=top_k,

@@ -94,6 +94,15 @@ def one_line(text: str) -> str:
 
 
 def _run(kind: Asked, asked: str, project: str | None, limit: int, *, private: bool, as_json: bool) -> None:
+    raise typer.Exit(0 if answered(kind, asked, project, limit, private=private, as_json=as_json) else 1)
+
+
+def answered(kind: Asked, asked: str, project: str | None, limit: int, *, private: bool, as_json: bool) -> bool:
+    """Print the answer to a question by thing. Return whether something is recorded.
+
+    :param project: `all`: every one; None: that of the current folder.
+    :raises GiveUp: the question is empty, or no project has this name.
+    """
     if not asked.strip():
         raise GiveUp("the question is empty: name a file, an error or a task")
     settings = settings_file.load()
@@ -101,7 +110,7 @@ def _run(kind: Asked, asked: str, project: str | None, limit: int, *, private: b
     mention_other_store(settings)
     body = _body(settings, kind, asked[:MAX_ASKED_CHARS], project, limit, private=private)
     typer.echo(json.dumps(body, ensure_ascii=False, indent=2) if as_json else render(kind, body))
-    raise typer.Exit(0 if body["items"] else 1)
+    return bool(body["items"])
 
 
 def _body(

@@ -37,12 +37,11 @@ class Asked(StrEnum):
     HOW = "how"
 
 
-NOTHING = {
+_NOTHING = {
     Asked.BLAME: "Nothing is recorded of this file or symbol: no session changed it or decided about it. "
-    "Search for its name in words, or ask in all projects.",
-    Asked.FIX: "Nothing is recorded of this error. Search for its main words, or ask in all projects.",
-    Asked.HOW: "Nothing is recorded of this: no run of it succeeded. "
-    "Search for the task in words, or ask in all projects.",
+    "Search for its name in words",
+    Asked.FIX: "Nothing is recorded of this error. Search for its main words",
+    Asked.HOW: "Nothing is recorded of this: no run of it succeeded. Search for the task in words",
 }
 _ASKS = re.compile(rf"\s*({'|'.join(Asked)}):\s*(\S.*)", re.DOTALL)
 
@@ -146,6 +145,16 @@ def question_of(text: str) -> tuple[Asked, str] | None:
     return (Asked(found[1]), found[2].strip()) if found else None
 
 
+def nothing_of(kind: Asked, where: Where | None) -> str:
+    """Return the sentence that answers where nothing is recorded. Pure.
+
+    :param where: None: there is no such project.
+    """
+    if where is None:
+        return "No project has this name."
+    return f"{_NOTHING[kind]}{', or ask in all projects' if where.projects else ''}."
+
+
 class Asking:
     """Answers questions about things."""
 
@@ -174,14 +183,14 @@ class Asking:
         found = touched(self._store, asked, where, most) if where else []
         told = self._told([(each.session_id, each.episode_ids, each.last) for each in found])
         items = [_blame_item(each, its) for each, its in zip(found, told, strict=True)]
-        return {"asked": asked, "items": items, "nothing": None if items else NOTHING[Asked.BLAME]}
+        return {"asked": asked, "items": items, "nothing": None if items else nothing_of(Asked.BLAME, where)}
 
     def fix(self, asked: str, where: Where | None, most: int) -> FixOut:
         """Return where an error occurred, and what ended it."""
         found = mended(self._store, asked, where, most) if where else []
         told = self._told([(each.session_id, [each.episode_id], each.at) for each in found])
         items = [_fix_item(each, its) for each, its in zip(found, told, strict=True)]
-        return {"asked": asked, "items": items, "nothing": None if items else NOTHING[Asked.FIX]}
+        return {"asked": asked, "items": items, "nothing": None if items else nothing_of(Asked.FIX, where)}
 
     def how(self, asked: str, where: Where | None, most: int) -> HowOut:
         """Return how a command or task is run."""
@@ -192,7 +201,7 @@ class Asking:
         rejected: list[FailedOut] = [
             {"script": each.script, "ran_in": each.folder, "failed": each.failed} for each in rows if not each.succeeded
         ]
-        nothing = None if items else NOTHING[Asked.HOW]
+        nothing = None if items else nothing_of(Asked.HOW, where)
         return {"asked": asked, "items": items, "rejected": rejected, "nothing": nothing}
 
     def _told(self, found: Sequence[tuple[str, Sequence[str], datetime | None]]) -> list[SessionToldOut]:

@@ -44,5 +44,16 @@ def test_how_says_in_a_sentence_if_nothing_is_recorded() -> None:
     done = CliRunner().invoke(app, ["how", "launch", "the", "rocket"])
     assert done.exit_code == 1
     assert done.stdout.startswith("Nothing is recorded of this: no run of it succeeded. Search for the task in words")
+    assert "or ask in all projects" not in done.stdout
+    there = CliRunner().invoke(app, ["how", "launch", "the", "rocket", "--project", "/code/shop"])
+    assert there.stdout.endswith("Search for the task in words, or ask in all projects.\n")
     assert CliRunner().invoke(app, ["how", "pytest", "--project", "/code/shop"]).exit_code == 0
     assert CliRunner().invoke(app, ["blame", " "]).exit_code == 1
+
+
+@pytest.mark.parametrize("more", [(), ("--project", "all"), ("--project", "/code/shop")])
+def test_search_with_a_prefix_answers_by_thing(more: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, ["search", "fix:", REFUSED, *more])
+    assert done.exit_code == 0, done.output
+    assert "ended it: docker compose up -d db" in done.stdout
+    assert CliRunner().invoke(app, ["search", "how: launch the rocket", *more]).exit_code == 1

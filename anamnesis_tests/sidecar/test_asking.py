@@ -27,7 +27,9 @@ def test_routes_answer_who_what_ended_and_how(client: TestClient) -> None:
     (fixed,) = client.get("/api/fix", params={"error": REFUSED}).json()["items"]
     (run,) = client.get("/api/how", params={"task": "pytest", "limit": 1}).json()["items"]
     assert (blamed["resume"], fixed["session_id"], run["script"]) == (RESUME, OTHER, "pytest -q tests/test_prices.py")
-    assert client.get("/api/how", params={"task": "pytest", "project": "none"}).json()["nothing"]
+    for path, asked in (("blame", "path"), ("fix", "error"), ("how", "task")):
+        body = client.get(f"/api/{path}", params={asked: "pytest", "project": "none"}).json()
+        assert (body["items"], body["nothing"]) == ([], "No project has this name.")
 
 
 @pytest.mark.usefixtures("worked")

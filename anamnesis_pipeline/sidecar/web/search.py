@@ -22,11 +22,11 @@ from anamnesis_pipeline.search.freshness import EMBEDDING
 from anamnesis_pipeline.search.query import Mode
 from anamnesis_pipeline.services.asking import (
     MAX_ITEMS,
-    NOTHING,
     Asked,
     Asking,
     blocks_of,
     changed_since,
+    nothing_of,
     question_of,
     resume_text,
 )
@@ -100,7 +100,7 @@ def _told(
     body = asking_it.answer(kind, asked, where, min(question.top_k, MAX_ITEMS))
     hidden = undo_of(request).waiting()
     items = [item for item in body["items"] if not hidden.intersection(item["episode_ids"])]
-    nothing = body["nothing"] or (None if items else NOTHING[kind])
+    nothing = body["nothing"] or (None if items else nothing_of(kind, where))
     ids = [item["episode_ids"][0] for item in items]
     blocks = zip_longest(blocks_of(kind, {**body, "items": items, "nothing": nothing}), ids)
     told = {"kind": kind, "asked": asked, "blocks": [(lines, name) for lines, name in blocks if lines]}
