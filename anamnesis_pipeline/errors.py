@@ -196,9 +196,9 @@ class EntityNotFound(GiveUp):
 
 
 class EntityConflict(GiveUp):
-    """Two names lead to each other already, or the most names that are kept are stored.
+    """Two names lead to each other already, a thing is merged into itself, or the most names that are kept are stored.
 
-    Delete the alias that the message names first.
+    Name another thing, or delete an alias first, as the message says.
     """
 
 

@@ -24,7 +24,9 @@ def codebase(
     max_tokens: Annotated[int, typer.Option(min=100, max=MAX_TOKENS, help="Max tokens of one overview.")] = 20_000,
     as_json: AsJson = False,
 ) -> None:
-    """Print the files, signatures and imports of a project, in at most a tenth of the tokens of its code."""
+    """Print the files, signatures and imports of a project, in at most a tenth of the tokens of its code. Exit status
+    1: none of its code was crawled.
+    """
     settings = settings_file.load()
     require_stored(settings)
     mention_other_store(settings)
@@ -36,9 +38,10 @@ def codebase(
         found = codebases_of(store, private.visible(store, EpisodeFilter(projects=(named,)), ()), max_tokens)
     if as_json:
         typer.echo(json.dumps({"items": found}, ensure_ascii=False, indent=2))
-        return
-    if not found:
+    elif found:
+        for each in found:
+            typer.echo(printable(each["text"]))
+            typer.echo(f"({each['tokens']:,} tokens for {each['code_tokens']:,} of code; {each['detail']})")
+    else:
         typer.echo(f"No code of {named} was crawled; crawl its folder with: anamnesis sources add FOLDER")
-    for each in found:
-        typer.echo(printable(each["text"]))
-        typer.echo(f"({each['tokens']:,} tokens for {each['code_tokens']:,} of code; {each['detail']})")
+    raise typer.Exit(0 if found else 1)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from anamnesis_pipeline import settings as settings_file
+from anamnesis_pipeline.cli.asking import ALL
 from anamnesis_pipeline.cli.local_services import mention_other_store, require_stored
 from anamnesis_pipeline.cli.search import no_project, private_here
 from anamnesis_pipeline.cli.sessions import AsJson
@@ -32,7 +33,9 @@ from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import EntityKind
 
 Kind = Annotated[EntityKind | None, typer.Option(help="Only of this kind.")]
-Project = Annotated[str, typer.Option(help="Only of this project; `api` also means `acme/api`.")]
+Project = Annotated[
+    str, typer.Option(help="Only of this project; `api` also means `acme/api`. Default, and `all`: every one.")
+]
 Private = Annotated[bool, typer.Option("--private", help="Include private projects and sources.")]
 SHOWN_EPISODES = 20
 SHOWN_EDGES = 40
@@ -48,7 +51,9 @@ def entities(
     private: Private = False,
     as_json: AsJson = False,
 ) -> None:
-    """List files, commands, errors, hosts, packages and other things, those with the most mentions first."""
+    """List files, commands, errors, hosts, packages and other things, those with the most mentions first. Exit status
+    1: nothing found.
+    """
     with closing(open_to_read(_ready())) as store:
         where = _where(store, project, private=private)
         grouped = groups_body(groups(store, where)) if groups_only else None
@@ -56,7 +61,9 @@ def entities(
     if as_json:
         typer.echo(json.dumps(listed if grouped is None else grouped, ensure_ascii=False, indent=2))
     else:
-        typer.echo("\n".join(list_lines(listed, query) if grouped is None else group_lines(grouped)))
+        of = "" if project == ALL else project
+        typer.echo("\n".join(list_lines(listed, query, of) if grouped is None else group_lines(grouped)))
+    raise typer.Exit(0 if (listed["items"] if grouped is None else grouped["groups"]) else 1)
 
 
 def entity(
@@ -67,7 +74,9 @@ def entity(
     private: Private = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one thing: its aliases, and the episodes that have it in order of time."""
+    """Show one thing: its aliases, and the episodes that have it in order of time. Exit status 1: nothing has this
+    name.
+    """
     with closing(open_to_read(_ready())) as store:
         where = _where(store, project, private=private)
         known = find_thing(store, where, name, kind)
@@ -80,17 +89,21 @@ def entity(
         typer.echo("\n".join([*entity_lines(timeline), *(graph_lines(drawn) if drawn else ())]))
 
 
-def list_lines(body: EntitiesOut, query: str = "") -> Iterator[str]:
+def list_lines(body: EntitiesOut, query: str = "", project: str = "") -> Iterator[str]:
     """Yield the lines of a list. Pure."""
     if not body["items"]:
-        yield "Nothing known has these words." if query else "Nothing is known yet: run `anamnesis ingest`."
+        none = "Nothing known has these words." if query else f"Nothing is known of {project}." if project else _EMPTY
+        yield "Nothing of this kind; there are:" if body["kinds"] else none
     elif body["is_close"]:
         yield "Nothing has these words; similar names:"
     for each in body["items"]:
         where = project_name(each["projects"][0]) if len(each["projects"]) == 1 else f"{len(each['projects'])} projects"
         yield one_line(f"{each['kind']:8} {each['name']}  ({counted(each['mentions'], 'mention')}, {where})")
-    if body["items"]:
+    if body["kinds"]:
         yield ", ".join(f"{kind} {number:,}" for kind, number in body["kinds"].items())
+
+
+_EMPTY = "Nothing is known yet: run `anamnesis ingest`."
 
 
 def entity_lines(body: EntityTimelineOut) -> Iterator[str]:
@@ -146,6 +159,7 @@ def _where(store: Store, project: str, *, private: bool) -> Where:
 
     :raises GiveUp: no project has this name.
     """
+    project = "" if project == ALL else project
     if project and (unknown := no_project(store, project)):
         raise GiveUp(unknown)
     included = ["*"] if private else private_here(settings_file.load())

@@ -24,6 +24,7 @@ from anamnesis_pipeline.services.entity_graph import (
     nearest,
     rarity,
 )
+from anamnesis_pipeline.services.folder_project import projects_called
 from anamnesis_pipeline.services.things import Where
 from anamnesis_pipeline.store.base import Store
 from anamnesis_pipeline.store.entity_model import Entity, EntityKind, EntityName, Mention, Names
@@ -130,7 +131,8 @@ def list_things(store: Store, where: Where, query: str = "", kind: EntityKind | 
         items = nsmallest(most, items, key=lambda each: (-each.mentions, each.entity.kind, each.entity.name))
     for each in items[:most]:
         each.aliases = _aliases(names, each)
-    return Things(tuple(items[:most]), {each: kinds[each] for each in EntityKind if kinds[each]}, is_close)
+    by_kind = {each: kinds[each] for each in EntityKind if kinds[each]}
+    return Things(tuple(items[:most]), by_kind, is_close and bool(items))
 
 
 def find_thing(store: Store, where: Where, name: str, kind: EntityKind | None = None) -> Known:
@@ -155,9 +157,11 @@ def find_thing(store: Store, where: Where, name: str, kind: EntityKind | None = 
     meant = [each for each in meant if kind in {None, each.kind}][:MAX_MEANT]
     shown = [(each, episodes) for each in meant if (episodes := _episodes_of(store, each, where))]
     if not shown:
+        if where.projects and all(each and not projects_called(store, each) for each in where.projects):
+            raise EntityNotFound("no project has this name")
         similar = [each.entity.name for each in list_things(store, where, asked.split("/")[-1], kind, 5).items]
-        hint = f"similar: {', '.join(similar)}" if similar else "list all with `anamnesis entities`"
-        raise EntityNotFound(f"nothing known has this name; {hint}")
+        hint = f"; similar: {', '.join(similar)}" if similar else ", nor a similar one"
+        raise EntityNotFound(f"nothing known has this name{hint}")
     entity, episodes = shown[0]
     listed = Listed(entity, sum(len(mentions) for _, mentions in episodes), {head.project for head, _ in episodes})
     listed.aliases = _aliases(names, listed)
@@ -245,10 +249,12 @@ def add_alias(store: Store, where: Where, entity: Entity, alias: str, at: dateti
 def merge(store: Store, where: Where, entity: Entity, into: Entity, at: datetime) -> Entity:
     """Let all that is known of a thing be of another one. Return that one.
 
-    :raises EntityNotFound, EntityConflict: see `_project_of` and `EntityRecords.name`.
+    :raises EntityNotFound, EntityConflict: see `_project_of` and `EntityRecords.name`; both are one thing.
     """
     project, found = _project_of(store, where, entity)
     _, target = _project_of(store, Where((project,), where.private, where.included), into)
+    if found == target and (entity.kind, entity.name.strip().lower()) == (target.kind, target.name.lower()):
+        raise EntityConflict("a thing cannot be merged into itself; name another one")
     if found != target:
         store.entities.name(EntityName(project, found, target, at))
     return target

@@ -37,7 +37,15 @@ def test_things_of_a_session_are_listed_and_drawn() -> None:
     assert told.startswith("file src/billing.py  (edited 1, fixed 1)\n")
     assert "file src/billing.py fixed error " in told
     assert "command npm test" in told
-    assert "Nothing known has these words." in said("entities", "zzzzzz")
+    assert said("entities", "billing", "--project", "all") == listed
+    assert said("entity", "billing.py", "--project", "all") in told
+
+
+def test_empty_list_says_why_and_exits_with_1() -> None:
+    assert said("entities", "zzzzzz", status=1) == "Nothing known has these words.\n"
+    assert said("entities", "--kind", "ticket", status=1).startswith("Nothing of this kind; there are:\nfile 1")
+    assert json.loads(said("entities", "zzzzzz", "--json", status=1))["items"] == []
+    assert said("codebase", "shop", status=1).startswith("No code of shop was crawled")
 
 
 def test_things_as_json_have_timeline_and_graph() -> None:

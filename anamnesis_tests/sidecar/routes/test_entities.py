@@ -34,6 +34,8 @@ def test_entities_are_listed_with_counts_of_kinds(client: TestClient, store: Sto
     assert listed(client, query="biling.py") == [("src/billing.py", 1)]
     assert listed(client, limit=1) == [("src/pay.py", 2)]
     assert listed(client, project="none") == []
+    none = client.get("/api/entities", params={"query": "biling.py", "kind": "url"}).json()
+    assert (none["items"], none["is_close"], none["kinds"]) == ([], False, {"file": 1})
 
 
 def test_timeline_and_graph_of_a_thing(client: TestClient, store: Store) -> None:
@@ -48,6 +50,10 @@ def test_timeline_and_graph_of_a_thing(client: TestClient, store: Store) -> None
     assert len(graph["nodes"]) == 3
     assert {(edge["relation"], edge["evidence"]) for edge in graph["edges"]} == {("co_occurs", 1)}
     assert "similar: src/pay.py" in problem(client.get("/api/entities/graph", params={"name": "pya.py"}), 404)["detail"]
+    unlike = problem(client.get("/api/entities/timeline", params={"name": "zzzz"}), 404)["detail"]
+    assert unlike == "nothing known has this name, nor a similar one"
+    nowhere = problem(client.get("/api/entities/timeline", params=PAY | {"project": "none"}), 404)["detail"]
+    assert nowhere == "no project has this name"
 
 
 def test_names_are_decided_and_taken_back(client: TestClient, store: Store) -> None:
@@ -147,3 +153,12 @@ def test_deciding_the_same_again_changes_nothing(client: TestClient, store: Stor
         assert into["name"] == "src/billing.py"
         assert client.delete("/api/entities/alias", params=PAY).status_code == 200
     assert len(store.entities.names().all()) == 1
+
+
+def test_thing_is_not_merged_into_itself(client: TestClient, store: Store) -> None:
+    for into in ("src/pay.py", "SRC/pay.py"):
+        refused = problem(client.post("/api/entities/merge", json=PAY | {"into": into}), 409)
+        assert refused["detail"] == "a thing cannot be merged into itself; name another one"
+    client.post("/api/entities/alias", json=PAY | {"alias": "till"})
+    problem(client.post("/api/entities/merge", json=PAY | {"into": "till"}), 409)
+    assert client.post("/api/entities/merge", json=PAY | {"name": "till", "into": "src/pay.py"}).json() == PAY
