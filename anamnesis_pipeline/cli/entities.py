@@ -22,6 +22,7 @@ from anamnesis_pipeline.services.entity_bodies import (
     EntityGraphOut,
     EntityTimelineOut,
     GroupsOut,
+    ThingOut,
     entities_body,
     graph_body,
     groups_body,
@@ -98,7 +99,7 @@ def list_lines(body: EntitiesOut, query: str = "", project: str = "") -> Iterato
         yield "Nothing has these words; similar names:"
     for each in body["items"]:
         where = project_name(each["projects"][0]) if len(each["projects"]) == 1 else f"{len(each['projects'])} projects"
-        yield one_line(f"{each['kind']:8} {each['name']}  ({counted(each['mentions'], 'mention')}, {where})")
+        yield one_line(f"{each['kind']:8} {_name(each)}  ({counted(each['mentions'], 'mention')}, {where})")
     if body["kinds"]:
         yield ", ".join(f"{kind} {number:,}" for kind, number in body["kinds"].items())
 
@@ -110,7 +111,7 @@ def entity_lines(body: EntityTimelineOut) -> Iterator[str]:
     """Yield the lines of one thing. Pure."""
     its = body["entity"]
     relations = ", ".join(f"{relation.replace('_', ' ')} {number:,}" for relation, number in body["relations"].items())
-    yield one_line(f"{its['kind']} {its['name']}  ({relations})")
+    yield one_line(f"{its['kind']} {_name(its)}  ({relations})")
     for alias in its["aliases"]:
         kind = "" if alias["kind"] == its["kind"] else f" ({alias['kind']})"
         yield one_line(f"   also called {alias['name']}{kind} in {project_name(alias['project'])}")
@@ -123,7 +124,7 @@ def entity_lines(body: EntityTimelineOut) -> Iterator[str]:
         yield from (one_line(f"   {detail}"[:200]) for detail in each["details"][:1])
         yield f"   {each['episode_id']}"
     if body["others"]:
-        others = (f"{each['kind']} {each['name']}" for each in body["others"])
+        others = (f"{each['kind']} {_name(each)}" for each in body["others"])
         yield one_line(f"The name may also mean: {', '.join(others)}")
 
 
@@ -133,7 +134,7 @@ def graph_lines(body: EntityGraphOut) -> Iterator[str]:
     yield f"{counted(len(nodes) - 1, 'thing')} around it, {counted(len(body['edges']), 'relation')}:"
     own = sorted(body["edges"], key=lambda each: 0 not in (each["source"], each["target"]))
     for each in own[:SHOWN_EDGES]:
-        one, other = (f"{nodes[at]['kind']} {nodes[at]['name']}" for at in (each["source"], each["target"]))
+        one, other = (f"{nodes[at]['kind']} {_name(nodes[at])}" for at in (each["source"], each["target"]))
         relation = "with" if each["relation"] == "co_occurs" else each["relation"].replace("_", " ")
         yield one_line(f"   {each['strength']:.2f}  {one} {relation} {other}  ({counted(each['evidence'], 'episode')})")
 
@@ -144,7 +145,11 @@ def group_lines(body: GroupsOut) -> Iterator[str]:
         yield "No things belong together yet."
     for group in body["groups"]:
         more = f", and {len(group) - SHOWN_OF_GROUP} more" if len(group) > SHOWN_OF_GROUP else ""
-        yield one_line(f"{len(group):3}  {', '.join(each['name'] for each in group[:SHOWN_OF_GROUP])}{more}")
+        yield one_line(f"{len(group):3}  {', '.join(_name(each) for each in group[:SHOWN_OF_GROUP])}{more}")
+
+
+def _name(thing: ThingOut) -> str:
+    return thing.get("label", thing["name"])
 
 
 def _ready() -> settings_file.Settings:

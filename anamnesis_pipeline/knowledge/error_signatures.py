@@ -2,9 +2,13 @@
 
 import re
 
+from anamnesis_pipeline.parsing.text.plain_text import shortened
 from anamnesis_pipeline.parsing.text.stop_words import STOP_WORDS
 
 MAX_LINE_CHARS = 300
+MAX_SIGNED_CHARS = 1_000
+"""Of a line, the beginning that its signature is made of."""
+MAX_LABEL_CHARS = 160
 MAX_OUTPUT_CHARS = 20_000
 MIN_WORDS = 2
 """Words that a signature has beside the name of the error, an identifier counting twice; with fewer, different errors
@@ -75,9 +79,12 @@ _NONE = re.compile(
 
 _TIME = r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?|\b\d\d:\d\d:\d\d\b"
 _ADDRESS = r"\b0x[0-9a-f]+\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=\w*\d)[0-9a-f]{7,}\b|\b\d{6,}\b"
-_PLACE = r"(\.[A-Za-z]{1,4})(?::\d+)+|\bline \d+\b(?:, column \d+)?"
+_PLACE = r"(\.[A-Za-z]{1,4})(?::\d+)+|\(\d+(?:,\s?\d+)?\)(?=:)|\bline \d+\b(?:, column \d+)?"
 _CALLED = r"[\w./-]+\.rb:\d+:in [`'][^'`]*'"
-_FOLDER = r"(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*|\b[A-Z]:\\(?:[\w.@+-]+\\)+"
+_FOLDER = (
+    r"(?<![\w.@+-])(?:\w+:/)?[\w.@+-]*(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*"
+    r"|\b[A-Z]:\\(?:[\w.@+-]+\\)+"
+)
 _AMOUNT = r"\b\d+(?:\.\d+)?\s?(?:ms|s|sec(?:onds)?|min(?:utes)?|bytes|[KMG]i?B|%)(?!\w)"
 _RUN = r"\b(?:pid|process|thread|worker|attempt|retry|request)[ =:#]*\d+\b"
 _VOLATILE = tuple(
@@ -132,7 +139,7 @@ def signature_of(line: str) -> str:
     """Return what the same error has in common in every run: words in small letters, without times, places, addresses
     and amounts. Empty: it says too little to tell it from others.
     """
-    text = _ANSI.sub("", line)
+    text = _ANSI.sub("", line[:MAX_SIGNED_CHARS])
     if (found := _NAMED.search(text)) is not None:
         text = text[found.start() :]  # a log puts its own words before it
     for pattern, instead in _VOLATILE:
@@ -146,6 +153,27 @@ def signature_of(line: str) -> str:
     told = [word for word in told if word not in _BARE] or told
     specific = sum(2 if _SPECIFIC.search(word) else 1 for word in set(named))
     return " ".join(told) if specific >= MIN_WORDS else ""
+
+
+def label_of(line: str) -> str:
+    """Return the line of an error to be read by people: in its own words and order, without times, folders, positions
+    and control characters.
+    """
+    text = _UNSEEN.sub(" ", _ANSI.sub("", line[:MAX_SIGNED_CHARS]))
+    text = _POSITION.sub(r"\1", _ABOVE.sub("", text))
+    return shortened(_LEADING.sub("", " ".join(text.split())).rstrip(" :,-"), MAX_LABEL_CHARS)
+
+
+_UNSEEN = re.compile(r"[\u2800-\u28ff]|[^\S ]|[\x00-\x1f\x7f-\x9f]")
+"""Spinners, tabs and control characters."""
+_ABOVE = re.compile(
+    r"(?<![\w.@+:/-])(?:/[\w.@+-]+)+/(?=[\w.@+-])|(?<![\w/])~/(?:[\w.@+-]+/)*|\b[A-Z]:\\(?:[\w.@+-]+\\)+"
+)
+"""The folders of an absolute path."""
+_POSITION = re.compile(
+    r"(\.[A-Za-z]{1,4})(?::\d+)+(?=:|\s-\s)|(?<=[A-Za-z])\(\d+(?:,\s?\d+)?\)(?=\s?:)|:? line \d+(?=:)|, line \d+\b"
+)
+_LEADING = re.compile(rf"^(?:[\s:,|│>-]|\[\s*\]|\[?(?:{_TIME})\]?)+")
 
 
 def is_same_error(signature: str, other: str) -> bool:

@@ -12,6 +12,7 @@ from heapq import nsmallest
 
 from anamnesis_pipeline.entities.naming import is_same_file
 from anamnesis_pipeline.errors import EntityConflict, EntityNotFound, EpisodeNotFound
+from anamnesis_pipeline.knowledge.error_signatures import signature_of
 from anamnesis_pipeline.model import EpisodeFilter, EpisodeHead
 from anamnesis_pipeline.parsing.claude_logs.projects import project_label
 from anamnesis_pipeline.search.project_labels import NO_PROJECT, Private
@@ -39,6 +40,8 @@ MAX_RECENT = 5_000
 """Mentions among which groups are looked for, those stored last."""
 MAX_OF_EPISODE = 60
 MAX_SHARED = 10
+MAX_LINES = 5
+"""Mentions of an error, among which one is taken for its label, those stored last."""
 MAX_MEANT = 10
 """Things that a name may mean, of which the first with an episode to show is taken."""
 CLOSE = 0.75
@@ -129,14 +132,17 @@ def list_things(store: Store, where: Where, query: str = "", kind: EntityKind | 
     items = [each for each in passing if kind in {None, each.entity.kind}]
     if not is_close:
         items = nsmallest(most, items, key=lambda each: (-each.mentions, each.entity.kind, each.entity.name))
+    lines = _lines(store, where, [each.entity for each in items[:most] if each.entity.kind is EntityKind.ERROR])
     for each in items[:most]:
         each.aliases = _aliases(names, each)
+        each.entity = lines.get(each.entity, each.entity)
     by_kind = {each: kinds[each] for each in EntityKind if kinds[each]}
     return Things(tuple(items[:most]), by_kind, is_close and bool(items))
 
 
 def find_thing(store: Store, where: Where, name: str, kind: EntityKind | None = None) -> Known:
-    """Return the thing that a name means: its own name or alias, in any case, else the end of a path.
+    """Return the thing that a name means: its own name or alias, in any case, else the end of a path, else the error
+    that a line tells.
 
     :param kind: None: any; the thing of this name with the most mentions.
     :raises EntityNotFound: nothing that may be shown has it.
@@ -156,13 +162,17 @@ def find_thing(store: Store, where: Where, name: str, kind: EntityKind | None = 
     meant = sorted((each for each in counts if rank(each) < 3), key=lambda each: (rank(each), -counts[each], each.kind))
     meant = [each for each in meant if kind in {None, each.kind}][:MAX_MEANT]
     shown = [(each, episodes) for each in meant if (episodes := _episodes_of(store, each, where))]
+    signature = signature_of(asked) if not shown and kind in {None, EntityKind.ERROR} else asked
+    if signature not in {"", asked} and store.entities.known(signature, projects=where.projects):
+        return find_thing(store, where, signature, EntityKind.ERROR)
     if not shown:
         if where.projects and all(each and not projects_called(store, each) for each in where.projects):
             raise EntityNotFound("no project has this name")
         similar = [each.entity.name for each in list_things(store, where, asked.split("/")[-1], kind, 5).items]
         hint = f"; similar: {', '.join(similar)}" if similar else ", nor a similar one"
         raise EntityNotFound(f"nothing known has this name{hint}")
-    entity, episodes = shown[0]
+    _, episodes = shown[0]
+    entity = episodes[-1][1][-1].entity  # as it was met last
     listed = Listed(entity, sum(len(mentions) for _, mentions in episodes), {head.project for head, _ in episodes})
     listed.aliases = _aliases(names, listed)
     return Known(listed, tuple(episodes), tuple(each for each, _ in shown[1:]))
@@ -329,6 +339,14 @@ def _tally(store: Store, where: Where) -> dict[Entity, Listed]:
             its.mentions += number
             its.projects.add(project)
     return found
+
+
+def _lines(store: Store, where: Where, errors: Collection[Entity]) -> dict[Entity, Entity]:
+    """Return errors with the line of their latest mention that may be shown."""
+    found = [m for each in errors for m in store.entities.of_entity(each, MAX_LINES, projects=where.projects)]
+    heads = store.episodes.heads(list({each.episode_id for each in found}))
+    shown = [m.entity for m in found if m.episode_id in heads and where.shows(heads[m.episode_id])]
+    return {each: each for each in reversed(shown)}
 
 
 def _aliases(names: Names, listed: Listed) -> tuple[EntityName, ...]:

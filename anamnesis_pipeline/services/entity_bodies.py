@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
+from anamnesis_pipeline.knowledge.error_signatures import label_of
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.services.entities import Backlink, Known, Listed, Things
 from anamnesis_pipeline.services.entity_graph import Graph
@@ -16,10 +18,11 @@ MAX_DETAILS = 5
 
 
 class ThingOut(TypedDict):
-    """A thing by kind and name."""
+    """A thing by kind and name. `label`: of an error, its line as it was met last, without times and places."""
 
     kind: str
     name: str
+    label: NotRequired[str]
 
 
 class AliasOut(TypedDict):
@@ -30,11 +33,9 @@ class AliasOut(TypedDict):
     name: str
 
 
-class EntityOut(TypedDict):
+class EntityOut(ThingOut):
     """A thing with its number of mentions, the projects that have it, and its other names."""
 
-    kind: str
-    name: str
     mentions: int
     projects: list[str]
     aliases: list[AliasOut]
@@ -73,11 +74,9 @@ class EntityTimelineOut(TypedDict):
     others: list[ThingOut]
 
 
-class NodeOut(TypedDict):
+class NodeOut(ThingOut):
     """A thing in a graph. `hops`: steps from the thing that was asked for."""
 
-    kind: str
-    name: str
     hops: int
 
 
@@ -138,13 +137,19 @@ def entity_body(listed: Listed) -> EntityOut:
         **thing_body(listed.entity),
         "mentions": listed.mentions,
         "projects": sorted(listed.projects),
-        "aliases": [{"project": each.project, **thing_body(each.entity)} for each in listed.aliases],
+        "aliases": [
+            {"project": each.project, "kind": each.entity.kind.value, "name": each.entity.name}
+            for each in listed.aliases
+        ],
     }
 
 
 def thing_body(entity: Entity) -> ThingOut:
-    """Return kind and name."""
-    return {"kind": entity.kind.value, "name": entity.name}
+    """Return kind and name, and the label of an error."""
+    body: ThingOut = {"kind": entity.kind.value, "name": entity.name}
+    if label := label_of(entity.line):
+        body["label"] = label
+    return body
 
 
 def timeline_body(known: Known, hidden: Collection[str] = ()) -> EntityTimelineOut:

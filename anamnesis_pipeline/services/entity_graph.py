@@ -100,7 +100,11 @@ def graph_around(entity: Entity, episodes: Mapping[str, Sequence[Mention]], near
     graph.add_edges_from((each.one, each.other) for each in edges)
     hops = nx.single_source_shortest_path_length(graph, entity, cutoff=2)
     ordered = sorted((each for each in nodes if each in hops), key=lambda each: hops[each])
-    return Graph({each: hops[each] for each in ordered}, tuple(e for e in edges if e.one in hops and e.other in hops))
+    told = {each.entity: each.entity for mentions in episodes.values() for each in mentions}  # errors with their line
+    return Graph(
+        {told.get(each, each): hops[each] for each in ordered},
+        tuple(e for e in edges if e.one in hops and e.other in hops),
+    )
 
 
 def edges_among(things: set[Entity], episodes: Mapping[str, Sequence[Mention]]) -> list[Edge]:
@@ -152,7 +156,11 @@ def groups_of(episodes: Mapping[str, Sequence[Mention]], least: int = MIN_GROUP)
         known = graph.get_edge_data(each.one, each.other, {"weight": 0.0})["weight"]
         graph.add_edge(each.one, each.other, weight=known + each.strength)
     found = nx.community.asyn_lpa_communities(graph, weight="weight", seed=1)
-    groups = [sorted(each, key=lambda thing: (-counts[thing], thing.kind, thing.name)) for each in found]
+    told = {each: each for each in counts}  # errors with their line
+    groups = [
+        sorted(map(told.__getitem__, each), key=lambda thing: (-counts[thing], thing.kind, thing.name))
+        for each in found
+    ]
     large = sorted((each for each in groups if len(each) >= least), key=lambda each: (-len(each), each[0].name))
     return [each[:MAX_OF_GROUP] for each in large]
 

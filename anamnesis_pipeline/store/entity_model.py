@@ -1,7 +1,7 @@
 """Things that sessions, notes and documents touch or name: files, commands, errors, hosts and others. Pure."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -46,10 +46,11 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A thing by kind and name."""
+    """A thing by kind and name. `line`: of an error, how one of its mentions tells it, verbatim."""
 
     kind: EntityKind
     name: str
+    line: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Mention:
     @property
     def entity(self) -> Entity:
         """The thing itself."""
-        return Entity(self.kind, self.name)
+        return Entity(self.kind, self.name, self.detail if self.kind is EntityKind.ERROR else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,14 @@ def test_things_as_json_have_timeline_and_graph() -> None:
     assert "src/billing.py" in [each["name"] for each in group]
 
 
+def test_error_is_listed_and_found_as_its_line_says() -> None:
+    line = "Error: listen EADDRINUSE: address already in use :::3000"
+    assert said("entities", "--kind", "error").startswith(f"error    {line}  (1 mention")
+    assert said("entity", line).startswith(f"error {line}  (failed 1)")
+    assert f"fixed error {line}" in said("entity", "billing.py", "--graph")
+    assert line in said("entities", "--groups")
+
+
 def test_unknown_thing_is_refused_with_similar_names() -> None:
     assert refused("entity", "biling.py") == "nothing known has this name; similar: src/billing.py"
     assert "No project is called nope" in refused("entities", "--project", "nope")

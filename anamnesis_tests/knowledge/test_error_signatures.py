@@ -2,7 +2,14 @@
 
 import pytest
 
-from anamnesis_pipeline.knowledge.error_signatures import error_line, is_like_error, is_same_error, signature_of
+from anamnesis_pipeline.knowledge.error_signatures import (
+    MAX_LABEL_CHARS,
+    error_line,
+    is_like_error,
+    is_same_error,
+    label_of,
+    signature_of,
+)
 
 REFUSED = """Traceback (most recent call last):
   File "/srv/app/db.py", line 12, in connect
@@ -135,3 +142,58 @@ def test_same_error_may_say_more_or_be_elsewhere() -> None:
 
 def test_error_that_says_nothing_has_no_signature() -> None:
     assert signature_of("Error: failed with exit code 1") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "signature"),
+    [
+        (
+            "src/agent/plan.ts(263,9): error TS2769: No overload matches this call.",
+            "plan.ts ts2769 overload matches call",
+        ),
+        (
+            "/home/ann/src/agent/plan.ts:7:1: error TS2769: No overload matches this call.",
+            "plan.ts ts2769 overload matches call",
+        ),
+        ("error: failed to push some refs to 'https://github.com/ann/shop.git'", "failed push refs shop.git"),
+        ("CRITICAL 'molecule/db/molecule.yml' glob failed", "critical molecule.yml glob failed"),
+    ],
+)
+def test_position_and_folders_of_a_path_are_left_out(line: str, signature: str) -> None:
+    assert signature_of(line) == signature
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        (
+            "fatal: The current branch main has no upstream branch.",
+            "fatal: The current branch main has no upstream branch.",
+        ),
+        ("src/plan.ts(263,9): error TS2769: No overload matches", "src/plan.ts: error TS2769: No overload matches"),
+        (
+            "\x1b[96mapp/Chart.tsx\x1b[0m:\x1b[93m70\x1b[0m:3 - error TS2717: Types differ",
+            "app/Chart.tsx - error TS2717: Types differ",
+        ),
+        ("/bin/bash: line 1: idf.py: command not found", "bash: idf.py: command not found"),
+        (
+            "\u2819 /home/ann/arm.cpp:44:26: error: 'scaled' was not declared",
+            "arm.cpp: error: 'scaled' was not declared",
+        ),
+        ("2026-03-01 12:00:00,123 ERROR the day 2026-03-02 is no workday", "ERROR the day 2026-03-02 is no workday"),
+        ("cannot connect to localhost:5432: refused", "cannot connect to localhost:5432: refused"),
+        ("check\tcargo\terror: no cached data", "check cargo error: no cached data"),
+        (
+            'Post "https://shop.svc:443/validate/pod?timeout=30s": deadline exceeded',
+            'Post "https://shop.svc:443/validate/pod?timeout=30s": deadline exceeded',
+        ),
+    ],
+)
+def test_label_keeps_the_words_of_an_error(line: str, label: str) -> None:
+    assert label_of(line) == label
+
+
+def test_long_lines_are_signed_and_labelled_by_their_beginning() -> None:
+    line = "Error: cannot read " + "a." * 10_000
+    assert signature_of(line).startswith("cannot read")
+    assert len(label_of(line)) <= MAX_LABEL_CHARS

@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from anamnesis_pipeline.errors import EntityConflict, EntityNotFound
 from anamnesis_pipeline.search.project_labels import ALL
 from anamnesis_pipeline.services import entities
-from anamnesis_pipeline.services.entity_bodies import entities_body, groups_body, timeline_body
+from anamnesis_pipeline.services.entity_bodies import ThingOut, entities_body, groups_body, thing_body, timeline_body
 from anamnesis_pipeline.services.entity_graph import TOGETHER, Edge, Graph, places
 from anamnesis_pipeline.services.fields import Name, Text
 from anamnesis_pipeline.sidecar.problems import status_of
@@ -63,10 +63,11 @@ class _Asked(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A thing in the drawing. `label` is empty where there is no room for it."""
+    """A thing in the drawing. `title`: its name for people; `label`: that, shortened, empty where there is no room."""
 
     kind: str
     name: str
+    title: str
     x: int
     y: int
     radius: int
@@ -183,7 +184,14 @@ def drawn(graph: Graph) -> tuple[list[Node], list[Line]]:
         for entity, (x, y) in places(graph).items()
     }
     nodes = [
-        Node(entity.kind.value, entity.name, *at[entity], RADII[hops], label_of(entity) if place < LABELLED else "")
+        Node(
+            entity.kind.value,
+            entity.name,
+            title_of(entity),
+            *at[entity],
+            RADII[hops],
+            label_of(entity) if place < LABELLED else "",
+        )
         for place, (entity, hops) in enumerate(graph.hops.items())
     ]
     lines = [Line(*at[each.one], *at[each.other], 0.5 + 3.5 * each.strength, each.relation) for each in graph.edges]
@@ -192,21 +200,27 @@ def drawn(graph: Graph) -> tuple[list[Node], list[Line]]:
 
 def label_of(entity: Entity) -> str:
     """Return a short name: of a path, its end. Pure."""
-    name = entity.name.rstrip("/").rpartition("/")[2] if entity.kind in _PATHS else entity.name
+    name = entity.name.rstrip("/").rpartition("/")[2] if entity.kind in _PATHS else title_of(entity)
     return name if len(name) <= LABEL_CHARS else f"{name[: LABEL_CHARS - 1]}…"
+
+
+def title_of(entity: Entity) -> str:
+    """Return the name of a thing for people. Pure."""
+    return thing_body(entity).get("label", entity.name)
 
 
 _PATHS = {EntityKind.FILE, EntityKind.URL}
 
 
-def related(graph: Graph) -> list[tuple[str, Entity, Edge]]:
+def related(graph: Graph) -> list[tuple[str, ThingOut, Edge]]:
     """Return what the thing of a graph has to do with others: the relation in words, the other, the edge. Pure."""
     centre = next(iter(graph.hops))
+    nodes = {each: thing_body(each) for each in graph.hops}
     found = []
     for edge in graph.edges:
         if centre in {edge.one, edge.other}:
             words = WORDS[edge.relation][edge.one != centre]
-            found.append((words, edge.other if edge.one == centre else edge.one, edge))
+            found.append((words, nodes[edge.other if edge.one == centre else edge.one], edge))
     return found
 
 

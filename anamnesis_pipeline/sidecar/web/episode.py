@@ -14,6 +14,7 @@ from anamnesis_pipeline.model import Episode, EpisodeHead
 from anamnesis_pipeline.parsing.text.titles import title_of
 from anamnesis_pipeline.search.query import Hit, SearchQuery
 from anamnesis_pipeline.services.entities import backlinks, things_of
+from anamnesis_pipeline.services.entity_bodies import thing_body
 from anamnesis_pipeline.services.fields import EpisodeId
 from anamnesis_pipeline.services.importance import value_body
 from anamnesis_pipeline.services.searching import note_reading
@@ -85,7 +86,7 @@ def related(episode_id: AskedId, request: Request, services: Uses) -> Response:
     items = backlinks(services.store, services.engine.private(), episode_id, RELATED + len(hidden))
     return fragment(
         "episode_related.html",
-        things=things_of(services.store, episode_id),
+        things=[thing_body(each) for each in things_of(services.store, episode_id)],
         project=read_episode(services, episode_id).project,
         items=[each for each in items if each.head.episode_id not in hidden][:RELATED],
     )

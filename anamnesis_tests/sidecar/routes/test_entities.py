@@ -6,7 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from anamnesis_pipeline.store.base import Store
-from anamnesis_pipeline.store.entity_model import Entity, EntityKind
+from anamnesis_pipeline.store.entity_model import Entity, EntityKind, Mention, Relation
 from anamnesis_tests.sidecar.conftest import TestServices, problem
 from anamnesis_tests.support.mentioned import SHOP, file, touch
 from anamnesis_tests.support.page_reading import PAGE, SCRIPT, page_of, problem_of, read
@@ -153,6 +153,22 @@ def test_deciding_the_same_again_changes_nothing(client: TestClient, store: Stor
         assert into["name"] == "src/billing.py"
         assert client.delete("/api/entities/alias", params=PAY).status_code == 200
     assert len(store.entities.names().all()) == 1
+
+
+def test_error_is_shown_as_its_line_but_never_as_a_private_one(client: TestClient, store: Store) -> None:
+    for name, project in (("open", SHOP), ("hidden", "me/diary")):
+        line = f"fatal: cannot open /{name}/{name}.db: no such file"
+        touch(store, name, mention("open such file", line, name, project), project=project)
+    store.settings.set("config.private_projects", ["diary"])
+    (listed_one,) = client.get("/api/entities", params={"query": "such"}).json()["items"]
+    assert (listed_one["label"], listed_one["mentions"]) == ("fatal: cannot open open.db: no such file", 1)
+    page = read(client, PATH, name="open such file", of="error")
+    assert page.select_one("#thing h2 code").text == "fatal: cannot open open.db: no such file"  # type: ignore[union-attr]
+    assert "hidden.db" not in page.text
+
+
+def mention(name: str, line: str, episode_id: str, project: str) -> Mention:
+    return Mention(EntityKind.ERROR, name, Relation.FAILED, episode_id, project, detail=line)
 
 
 def test_thing_is_not_merged_into_itself(client: TestClient, store: Store) -> None:
