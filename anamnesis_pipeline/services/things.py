@@ -223,11 +223,11 @@ def invocations(store: Store, asked: str, where: Where, most: int) -> list[Invoc
             named = [each for each in of_program if rest and all(word in each.script for word in rest)]
         scored = [(sum(word in each.script for word in words) / len(words), each) for each in named if words]
         if not any(each.succeeded for _, each in scored):  # another program may run it
-            whole = [name for name in names if " " in name]
             given = [word for word in words[1:] if _PATH.fullmatch(word) and not word.startswith("-")]
-            every = _invoked(_shown(store, store.entities.ran(MAX_COMMANDS, projects=where.projects), where))
-            wanted = [*whole, *(given if scored else ())]
-            scored += [(0.0, e) for e in every if e.succeeded and any(word in e.script for word in wanted)]
+            wanted = [*(name for name in names if " " in name), *(given if scored else ())]
+            every = store.entities.ran(MAX_COMMANDS, projects=where.projects) if wanted else []
+            having = [each for each in every if any(word in each.detail for word in wanted)]
+            scored += [(0.0, each) for each in _invoked(_shown(store, having, where)) if each.succeeded]
     else:
         runs = store.entities.ran(MAX_COMMANDS, projects=where.projects)
         scored = _suiting(asked, _invoked(_shown(store, runs, where))) or _in_exchanges(store, asked, where)
@@ -618,8 +618,8 @@ def _suiting(task: str, rows: Sequence[Invocation]) -> list[tuple[float, Invocat
 
 def _is_form(word: str, other: str) -> bool:
     """Return whether two stems are one word, or a word and its short form."""
-    few, many = sorted((word, other), key=len)
-    return word == other or (len(few) >= MIN_STEM_CHARS and many.startswith(few))
+    is_beginning = word.startswith(other) or other.startswith(word)
+    return word == other or (is_beginning and min(len(word), len(other)) >= MIN_STEM_CHARS)
 
 
 def _in_exchanges(store: Store, task: str, where: Where) -> list[tuple[float, Invocation]]:
