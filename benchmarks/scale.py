@@ -4,10 +4,10 @@
 
 Episodes are made as in search_speed.py: five passages of 100 words, vectors of two variants, token vectors. Runs of
 words from the logs are asked in all projects, each for the first time, then in one of 50, then with decay. Tokens are
-the characters of five summaries and excerpts by four, as the scorer of ../shared/bench counts them. Memory is that of the
-service (PSS), mapped pages of files included; disk is the whole home. `--home` keeps the memories in SQLite for the
-next run. `mongo` is the server of the tests, in Python and in a process of its own: how fast and how large it is says
-nothing about MongoDB.
+the characters of five summaries and excerpts by four, as the scorer of ../shared/bench counts them. Memory is the
+service's own (PSS), mapped pages of files included; disk is the whole home. `--home` keeps the memories in SQLite for
+the next run. `mongo` is the server of the tests, in Python and in a process of its own: how fast and how large it is
+says nothing about MongoDB.
 """
 
 import argparse

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from anamnesis_pipeline.embeddings.base import QueryVectors
 from anamnesis_pipeline.errors import AnamnesisError
 from anamnesis_pipeline.model import Episode, EpisodeFilter, EpisodeHead, ScoredPassage, Space, StoredPassage, Variant
-from anamnesis_pipeline.parsing.text.transcripts import voice_shares, voices_in
+from anamnesis_pipeline.parsing.text.transcripts import Voice, voice_shares, voices_in
 from anamnesis_pipeline.search.best_sentences import second_passages
 from anamnesis_pipeline.search.candidates import RARE
 from anamnesis_pipeline.search.dialogue import CONCLUDED, SAID, asks_for_outcome, mostly, voice_factor, voice_factors
@@ -30,7 +30,7 @@ from anamnesis_pipeline.search.reranking import (
 )
 from anamnesis_pipeline.search.stage_times import StageTimes
 from anamnesis_pipeline.search.time_expressions import TimeReference
-from anamnesis_pipeline.search.trust import is_logged
+from anamnesis_pipeline.search.trust import is_logged, is_written
 from anamnesis_pipeline.search.words import content_words, unknown_share
 from anamnesis_pipeline.store.base import Store
 
@@ -62,8 +62,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Speakers of the first passages: these passages, their episodes from logs, and the score factor of passages of
-    logs. `concluded`: most of a passage was typed by a person or ended a turn.
+    """Speakers of the first passages from logs: these passages, their episodes, and the score factors, also of what was
+    written to be read. `concluded`: most of a passage was typed by a person or ended a turn.
     """
 
     passages: Mapping[int, StoredPassage] = field(default_factory=dict)
@@ -157,6 +157,8 @@ class Ranker:
             }
         weights = voice_factors(text)
         factors = {key: voice_factor(share, weights) for key, share in shares.items()}
+        written = [key for key in first if (head := heads.get(episode_of[key])) and is_written(head)]
+        factors |= dict.fromkeys(written, weights[Voice.PERSON])
         if asks_for_outcome(text):
             said = {key: heads[passages[key].episode_id] for key, share in shares.items() if mostly(share, SAID)}
             factors |= {key: factors[key] * more for key, more in later_first(said).items()}

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, RESERVED_SOURCES, Episode, EpisodeHead, Trust
+from anamnesis_pipeline.model import CHAT, CHAT_ANSWER, RECORD_KIND, RESERVED_SOURCES, Episode, EpisodeHead, Trust
 
 TRANSCRIPT = "transcript"
 """The tier of sessions, below those of documents."""
@@ -13,6 +13,7 @@ CHAT_TIER = "chat"
 """The lowest tier: a model's text made from the others."""
 CHAT_FACTOR = 0.8
 _POSTED = RESERVED_SOURCES[0]
+_WRITTEN = frozenset({"document", RECORD_KIND})
 _VERBATIM = frozenset({"exchange", "subagent"})
 """Kinds whose text is the transcript's own; others are derived."""
 
@@ -43,6 +44,11 @@ def tier_of(episode: Episode | EpisodeHead) -> str:
 def is_logged(episode: Episode | EpisodeHead) -> bool:
     """Return whether an episode is from a session's log, and was not posted, uploaded or chatted."""
     return bool(episode.session_id) and episode.source not in RESERVED_SOURCES
+
+
+def is_written(episode: Episode | EpisodeHead) -> bool:
+    """Return whether an episode was written to be read: posted, part of a document, or drawn from a log by an LLM."""
+    return episode.source == _POSTED or episode.kind in _WRITTEN
 
 
 def authority_of(episode: Episode | EpisodeHead, *, is_whole: bool = False) -> Authority:

@@ -142,11 +142,14 @@ def test_questions_for_reasons_and_outcomes_weigh_words_more() -> None:
     assert [asks_for_outcome(question) for question in told] == [False, True, True, False, True]
 
 
-def test_voices_show_in_the_explanation_and_leave_posts_alone(memory: Memory) -> None:
+def test_what_was_written_to_be_read_counts_as_much_as_what_a_person_said(memory: Memory) -> None:
     prompt, post = logged(memory, SegmentKind.PROMPT, SAYS), memory.add(f"{SAYS} too", raw_exchange=f"[User]\n{SAYS}")
+    document = memory.add(f"{SAYS} here", source="files", kind="document")
+    code = memory.add(f"{SAYS} there", source="files", kind="code")
     hits = memory.ask("zeppelin hangar door rust", min_score=0, fold=False, explain=True).hits
     told = {hit.episode.episode_id: (hit.explanation or {})["stages"].get("voice") for hit in hits}
-    assert told == {prompt: round(1.58**0.5, 4), post: None}
+    said = round(1.58**0.5, 4)
+    assert told == {prompt: said, post: said, document: said, code: None}
 
 
 def test_a_short_conclusion_is_no_routine(memory: Memory) -> None:
