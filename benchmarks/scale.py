@@ -6,7 +6,7 @@ Episodes are made as in search_speed.py: five passages of 100 words, vectors of 
 words from the logs are asked in all projects, each for the first time, then in one of 50, then with decay. Tokens are
 the characters of five summaries and excerpts by four, as the scorer of ../shared/bench counts them. Memory is the
 service's own (PSS), mapped pages of files included; disk is the whole home. `--home` keeps the memories in SQLite for
-the next run. `mongo` is the server of the tests, in Python and in a process of its own: how fast and how large it is
+the next run. `mongo` is the server of the tests, in Python and in another process: how fast and how large it is
 says nothing about MongoDB.
 """
 
@@ -36,7 +36,7 @@ WAYS = {"all": {}, "one of 50 projects": {"project": "project-7"}, "decay": {"de
 
 @contextmanager
 def server_of(store: str) -> Iterator[None]:
-    """Let services use this store; for `mongo` with a server of its own."""
+    """Let services use this store; for `mongo` start a server."""
     os.environ["ANAMNESIS_STORE"] = store
     if store == "sqlite":
         yield

@@ -34,7 +34,7 @@ def sidecar(tmp_path: Path, environment: None) -> Iterator[Sidecar]:
 
 
 class Claude:
-    """Runs the client in a folder with one script and one file, with settings and logs of its own."""
+    """Runs the client in a folder with one script and one file, with separate settings and logs."""
 
     def __init__(self, folder: Path, api: AnthropicServer) -> None:
         self.config, self.shop, self._api, self._calls = folder / "config", folder / "shop", api, 0
