@@ -184,6 +184,7 @@ def queries_body(store: Store, engine: Engine, limit: int) -> QueriesOut:
             **asked.asked,
             "query": asked.query,
             "mode": mode.value,
+            "lists": [],  # of another mode, maybe
             "track": False,
             "top_k": LOOKED_AT,
             "explain": True,

@@ -72,6 +72,12 @@ def test_the_filters_of_a_question_hold_when_it_is_asked_anew(client: TestClient
     assert (body["unanswered"], body["missed"]) == (1, [])
 
 
+def test_lists_of_one_mode_do_not_stop_the_report(client: TestClient, post: Post) -> None:
+    post("The zeppelin hangar")
+    assert ask(client, "zeppelin", tags=["air"], lists=["words_text"]) == []
+    assert report(client)["unanswered"] == 1
+
+
 def test_secrets_in_a_question_are_masked(client: TestClient, services: TestServices) -> None:
     ask(client, "why is ghp_0123456789abcdefABCDEF0123456789abcd refused", mode="exact")
     (asked,) = services.store.queries.unanswered(10)
