@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from service import SHARED, sidecar
+from service import SHARED, need_shared, sidecar
 
 from anamnesis_pipeline.embeddings.base import query_vectors
 from anamnesis_pipeline.embeddings.cores import Priority
@@ -46,6 +46,7 @@ CONTEXT_TOKENS = 400
 
 def copy_haystack(target: Path, sessions: tuple[str, ...] = SESSIONS) -> None:
     """Copy the sessions whose names begin so, without the compaction agents' files."""
+    need_shared()
     for session in (SHARED / "data").glob("claude_logs*/projects/*/*.jsonl"):
         if session.name.startswith(sessions):
             folder = target / session.parent.name

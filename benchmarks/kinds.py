@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from service import SHARED
+from service import SHARED, need_shared
 from silence import PROMPTS, indexed_home
 
 from anamnesis_pipeline.embeddings.space_models import SpaceModels
@@ -98,6 +98,7 @@ def passages_by_kind(store: Store) -> dict[str, frozenset[int]]:
 
 def questions() -> dict[str, list[tuple[str, set[str]]]]:
     """Set -> (question, ids of messages that answer it)."""
+    need_shared()
     prompts = [json.loads(line) for line in PROMPTS.read_text(encoding="utf-8").splitlines()]
     asked = (SHARED / "bench/claude_qa/dev.jsonl").read_text(encoding="utf-8").splitlines()
     answerable = [row for row in map(json.loads, asked) if row["gold"]]

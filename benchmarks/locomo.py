@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from service import SHARED, environment, sidecar
+from service import SHARED, environment, need_shared, sidecar
 
 
 def main() -> None:
@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, default=0, help="only the first N (0 = all)")
     parser.add_argument("--out", type=Path, help="folder for the result file (default: thrown away)")
     args = parser.parse_args()
+    need_shared()
     with tempfile.TemporaryDirectory() as folder, sidecar(Path(folder) / "home") as base:
         out = args.out or Path(folder) / "results"
         command = [sys.executable, SHARED / "bench/locomo/harness.py", "http", "--out", out]

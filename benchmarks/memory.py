@@ -4,11 +4,14 @@
 
 Asks each question of every arm, one arm after another in a turning order, and writes a file of JSON lines for each set
 and arm under benchmarks/results: first what was measured, then a row for each question. Files that hold the questions
-asked for are kept, unless --fresh. Then it writes docs/benchmarks.md from these files alone. Homes, vectors and the
-peers' virtual environment stay in --work for the next run. Needs ../shared/bench and ../shared/data.
+asked for are kept, unless --fresh. Then it writes docs/benchmarks.md from these files alone. Vectors, the peers'
+virtual environment, and homes stay in --work; a home is made again when the code that reads logs has changed. All sets
+but the reversals need ../shared.
 """
 
 import argparse
+import functools
+import hashlib
 import json
 import os
 import platform
@@ -28,7 +31,7 @@ from memory_arms import ARMS, Arm, Place, UnavailableError, opened, passages_of,
 from memory_page import page_of
 from memory_scores import Row, ranks_of
 from memory_sets import SETS, Corpus, Question, QuestionSet, hits, widened
-from service import SHARED, sidecar
+from service import need_shared, sidecar
 
 from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
@@ -40,13 +43,14 @@ WORK = ROOT / ".bench-memory"
 WARM_UP = Question("warm-up", "hello, how are you?", "", ())
 READ = 5
 """Results whose tokens count."""
+READING = ("sources", "parsing", "pipeline", "embeddings")
+"""Packages that make passages and vectors of logs."""
 
 
 def main() -> None:
     """Ask what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    chosen = [name for name, each in SETS.items() if each.by_default]
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=chosen, help=f"default: {' '.join(chosen)}")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=[*SETS], help="default: all")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=[*ARMS], help="default: all")
     parser.add_argument("--limit", type=int, help="only the first N questions of each set")
     parser.add_argument("--fresh", action="store_true", help="ask again what result files hold already")
@@ -55,10 +59,12 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS, help="default: benchmarks/results")
     parser.add_argument("--page", type=Path, default=PAGE, help="default: docs/benchmarks.md")
     args = parser.parse_args()
-    if not args.page_only and not SHARED.is_dir():
-        sys.exit(f"No folder {SHARED}: it has the questions and logs. --page-only makes the page from result files")
     if not args.page_only:
-        for corpus in dict.fromkeys(SETS[name].corpus for name in args.sets):
+        commit()  # of the code that is measured, whatever changes meanwhile
+        corpora = list(dict.fromkeys(SETS[name].corpus for name in args.sets))
+        if any(corpus.needs_shared for corpus in corpora):
+            need_shared()
+        for corpus in corpora:
             measure(corpus, [SETS[name] for name in args.sets if SETS[name].corpus == corpus], args)
     args.page.write_text(page_of(args.results), encoding="utf-8")
     print(f"wrote {args.page}")
@@ -75,6 +81,9 @@ def measure(corpus: Corpus, sets: Sequence[QuestionSet], args: argparse.Namespac
         ]
         for each in sets
     }
+    for name, wanted in missing.items():
+        if kept := [arm for arm in args.arms if arm not in wanted]:
+            print(f"{name}: kept {', '.join(kept)}; --fresh asks again", flush=True)
     arms = [arm for arm in args.arms if any(arm in wanted for wanted in missing.values())]
     if not arms:
         return
@@ -91,11 +100,11 @@ def measure(corpus: Corpus, sets: Sequence[QuestionSet], args: argparse.Namespac
 
 
 def held(path: Path, questions: Sequence[Question]) -> bool:
-    """Return whether a result file has a row for each of these questions, or says why the arm could not be asked."""
+    """Return whether a result file has a row for each of these questions."""
     if not path.exists():
         return False
-    head, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return "reason" in head["meta"] or {question.id for question in questions} <= {row["id"] for row in rows}
+    _, *rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {question.id for question in questions} <= {row["id"] for row in rows}
 
 
 @contextmanager
@@ -106,13 +115,13 @@ def place_of(corpus: Corpus, questions: Sequence[Question], work: Path) -> Itera
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         if corpus.logs:
-            kept = work / ("logs" if corpus.logs == ("",) else "sessions")
-            logs = kept / "logs"
-            if not (kept / "indexed").exists():
+            kept = work / ("-".join(corpus.logs) or "logs")
+            logs, indexed = kept / "logs", kept / "indexed"
+            if not indexed.exists() or indexed.read_text(encoding="ascii") != reading():
                 shutil.rmtree(kept, ignore_errors=True)
                 copy_haystack(logs, corpus.logs)
                 index(Settings(home=kept / "home", log_roots=(logs,)))
-                (kept / "indexed").touch()
+                indexed.write_text(reading(), encoding="ascii")
             shutil.copytree(kept / "home", home)
         posts = corpus.posts(questions)
         settings = Settings(home=home)
@@ -208,11 +217,25 @@ def facts(args: argparse.Namespace, questions: QuestionSet, beside: Sequence[str
     }
 
 
+@functools.cache
 def commit() -> str:
-    """Return the commit of the working tree, with `+` if it has changes."""
-    run = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-    told = subprocess.run(run, capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+    """Return the commit of the working tree when it is first asked for, with `+` if it has changes; what is measured
+    here does not count.
+    """
+    changes = ["status", "--porcelain", "--", ".", f":!{RESULTS.relative_to(ROOT)}", f":!{PAGE.relative_to(ROOT)}"]
+    head, changed = (
+        subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False).stdout.strip()
+        for words in (["rev-parse", "--short=12", "HEAD"], changes)
+    )
+    return f"{head}{'+' if changed else ''}" or "unknown"
+
+
+@functools.cache
+def reading() -> str:
+    """Return a hash of the code that makes passages and vectors of logs."""
+    package = ROOT / "anamnesis_pipeline"
+    files = sorted(path for name in READING for path in (package / name).rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def processor() -> str:

@@ -93,9 +93,9 @@ class Arm(Protocol):
         """End what was started."""
 
 
-def passages_of(store: Store) -> list[Text]:
-    """Return all passages that a search sees by default, in the order of their ids."""
-    found = []
+def passages_of(store: Store, most: int = sys.maxsize) -> list[Text]:
+    """Return all passages that a search sees by default, or about so many of the newest, in the order of their ids."""
+    found: list[Text] = []
     cursor: str | None = None
     while True:
         page = store.episodes.page(EpisodeFilter(), 200, cursor)
@@ -113,7 +113,7 @@ def passages_of(store: Store) -> list[Text]:
                     for stored in store.episodes.passages_of(episode.episode_id)
                 ]
         cursor = page.next_cursor
-        if cursor is None:
+        if cursor is None or len(found) >= most:
             return sorted(found, key=lambda text: int(text.id))
 
 
@@ -328,8 +328,9 @@ class Peer(Arm):
 
     def _call(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended, and said why
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
         return self._reply()
 
     def _reply(self) -> dict[str, Any]:
@@ -352,7 +353,11 @@ class Peer(Arm):
 
     @override
     def close(self) -> None:
-        self._process.communicate(timeout=30)
+        try:
+            self._process.communicate(timeout=30)
+        except (subprocess.TimeoutExpired, BrokenPipeError):
+            self._process.kill()
+            self._process.wait()
         self._said.close()
 
 

@@ -16,21 +16,21 @@ Does it find what answers a question, and what does that cost? This page is made
 every question, in the folder `results` of the repository's benchmarks:
 
 ```bash
-make bench-memory                                          # everything; hours on two slow cores
-make bench-memory ARGS='--sets sessions --limit 10'        # some of it
-make bench-memory ARGS='--arms anamnesis bm25 --fresh'     # ask again
-make bench-memory ARGS=--page-only                         # this page from the files
+make bench-memory                                      # what the files lack
+make bench-memory ARGS=--fresh                         # everything again; hours on two slow cores
+make bench-memory ARGS='--sets sessions --fresh'       # one set again
+make bench-memory ARGS=--page-only                     # this page from the files
 ```
 
-No LLM is asked. The questions and logs are in `../shared`, beside the repository, and in `benchmarks/data`. Other
-measurements are in the repository's `benchmarks/README.md`.
+No LLM is asked. The questions and logs are in `../shared`, beside the repository, and in `benchmarks/data`; without
+`../shared` only the reversed facts can be asked. Other measurements are in the repository's `benchmarks/README.md`.
 
 ## How to read it
 - **Arms** search the same passages, those that Anamnesis makes of what is stored, without the summaries that a
-  compaction leaves. `grep` instead counts the question's words in each line of the logs (in Python, as `rg` would find
-  them). `dense` is the cosine of the same MiniLM vectors; MemPalace and engram embed with the same weights. engram runs
-  without its cross-encoder, whose weights are in no package, and without the noise that it adds to scores.
-  Both are given passages, not logs: their ways of reading logs are not measured.
+  compaction leaves. `grep` instead counts the question's words in each line of the logs: it finds what `rg` would, but
+  its time is that of Python. `dense` is the cosine of the same MiniLM vectors; MemPalace and engram embed with the same
+  weights. engram runs without its cross-encoder, whose weights are in no package, and without the noise that it adds to
+  scores. Both are given passages, not logs: their ways of reading logs are not measured.
 - **hit@1, hit@5**: the first result that answers is the first, or among the first five. **recall@10**: share of all
   that answers among the first ten. **MRR**: mean of 1 / rank of the first. In brackets: 95% interval over the questions
   (2,000 bootstrap resamples, seed 31). **Bold**: the best of a column.
@@ -39,8 +39,9 @@ measurements are in the repository's `benchmarks/README.md`.
 - **Tokens**: characters / 4 of the first five results, for Anamnesis with their summaries. **ms**: p50 and p95 of a
   question at the client; the arms are asked in turn, in one run, so that other work on the machine slows all of them.
   The load at the end of each run is at the end of this page.
-- These are development halves, unless "held out" is said: Anamnesis was tuned on these questions, the others were not,
-  so its lead is smaller on unseen questions.
+- Anamnesis was tuned with a look at these questions, the others were not, so its lead is smaller on unseen ones. Where
+  "held-out half" or "held out" is said it was not; of the prompts and the reversed facts both halves are asked, of the
+  second ones both were looked at.
 """
 
 LOSSES = """## Where another arm is better
@@ -146,6 +147,8 @@ def section(questions: QuestionSet, arms: dict[str, tuple[dict[str, Any], list[R
     told = [
         f"## {questions.title}\n{asked} questions over {some[0]['passages']:,} passages (set `{questions.name}`).\n"
     ]
+    if len({meta["commit"] for meta, rows in arms.values() if rows}) > 1:
+        missing.append("The arms were not all asked in one run: see [runs](#runs).\n")
     if left := [ARMS[arm][0] for arm in ARMS if arm not in arms]:
         missing.append(f"Not asked: {', '.join(left)}.\n")
     told += [table(["", *cells, "tokens", "ms p50", "ms p95"], lines), *missing, by_kind(questions, arms)]

@@ -1,10 +1,11 @@
 """Questions of `make bench-memory`, what is stored before they are asked, and what counts as a hit.
 
-Needs ../shared/bench, and ../shared/data for all sets but reversals.
+All but the reversals need ../shared.
 """
 
 import functools
 import importlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -51,10 +52,13 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What is stored. `logs`: the first letters of the names of the shared sessions, () for none, ("",) for all."""
+    """What is stored. `logs`: the first letters of the names of the shared sessions, () for none, ("",) for all;
+    `needs_shared`: logs, posts or questions are in ../shared.
+    """
 
     name: str
     logs: tuple[str, ...] = ()
+    needs_shared: bool = True
     posts: Callable[[Sequence[Question]], list[Post]] = field(default=lambda _: [])
 
 
@@ -68,7 +72,6 @@ class QuestionSet:
     questions: Callable[[], list[Question]]
     measures: tuple[str, ...] = ("hit@1", "hit@5", "recall@10", "MRR")
     gate: bool = False
-    by_default: bool = True
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -158,16 +161,19 @@ def conversation(sample: dict[str, Any]) -> str:
 
 
 def locomo() -> list[Question]:
-    """Return the questions of categories 1 to 4 of the development conversations; golds are the evidence turns."""
-    found = []
+    """Return the questions of categories 1 to 4 of the development conversations, one of each in turn, so that the
+    first N are of all; golds are the evidence turns.
+    """
+    found: list[list[Question]] = []
     for sample in json.loads(LOCOMO.read_text(encoding="utf-8")):
         project = conversation(sample)
         known = {turn["id"] for turn in harness().load_turns(sample)}
+        found.append([])
         for asked in harness().load_questions(sample, known):
             golds = tuple({"episode": f"{project}/{turn}"} for turn in asked["evidence"])
             kind = harness().CATEGORIES[asked["category"]]
-            found.append(Question(f"{project}-{asked['n']:03}", asked["question"], kind, golds, scope=project))
-    return found
+            found[-1].append(Question(f"{project}-{asked['n']:03}", asked["question"], kind, golds, scope=project))
+    return [question for turn in itertools.zip_longest(*found) for question in turn if question is not None]
 
 
 def turns(asked: Sequence[Question]) -> list[Post]:
@@ -220,10 +226,12 @@ def widened(question: Question, episodes: Iterable[Iterable[str]]) -> Question:
 
 
 TWO = Corpus("sessions", SESSIONS)
+FOUR = Corpus("prompts", (*SESSIONS, "55604662", "d6e0bada"))
 ALL = Corpus("logs", ("",))
 NOTES = Corpus("notes", ("",), note_posts)
 FACTS, HELD_FACTS = (
-    Corpus(name, posts=lambda _, name=name: statements(name)) for name in ("fact_pairs", "fact_pairs_held_out")
+    Corpus(name, posts=lambda _, name=name: statements(name), needs_shared=False)
+    for name in ("fact_pairs", "fact_pairs_held_out")
 )
 TURNS = Corpus("locomo", posts=turns)
 REVERSALS = ("hit@1", "hit@5", "MRR", "newer first")
@@ -238,7 +246,6 @@ SETS: dict[str, QuestionSet] = {
                 title if part == "dev" else f"{title}, held-out half",
                 ALL,
                 lambda name=name, part=part: over_logs(DATA / f"{name}.jsonl", part),
-                by_default=part == "dev",
             )
             for part in ("dev", "held")
             for name, title in (
@@ -247,7 +254,7 @@ SETS: dict[str, QuestionSet] = {
                 ("short", "Queries of one to four words"),
             )
         ),
-        QuestionSet("silence", "Context at each prompt", ALL, prompts, ("given", "hit@5"), gate=True),
+        QuestionSet("silence", "Context at each prompt", FOUR, prompts, ("given", "hit@5"), gate=True),
         QuestionSet("notes", "Fresh notes", NOTES, notes),
         QuestionSet("reversals", "Reversed facts", FACTS, lambda: reversals("fact_pairs"), REVERSALS),
         QuestionSet(
@@ -256,7 +263,6 @@ SETS: dict[str, QuestionSet] = {
             HELD_FACTS,
             lambda: reversals("fact_pairs_held_out"),
             REVERSALS,
-            by_default=False,
         ),
         QuestionSet("locomo", "LoCoMo, development conversations", TURNS, locomo),
     )

@@ -1,17 +1,19 @@
 """Latency of a whole search over HTTP, query embedding included, in a memory of a given size.
 
-    python benchmarks/search_speed.py [--passages 100000] [--home FOLDER]
+    python benchmarks/search_speed.py [--passages 100000] [--home FOLDER] [--peer]
 
 Texts are made as in store_speed.py; vectors are clustered random ones in the real model's space, and token vectors are
 random, as many as real logs have (their content does not change what a search costs). `--home` keeps the memory for the
 next run. Queries are the questions of ../shared/bench/claude_qa and runs of ten words from the
-logs, each asked once, so that a word is new unless the corpus repeats it; then the questions again, filtered.
+logs, each asked once, so that a word is new unless the corpus repeats it; then the questions again, filtered. `--peer`:
+then other runs of words are asked of this memory and of MemPalace in turn, which holds the first 1,000 passages.
 """
 
 import argparse
 import json
 import random
 import statistics
+import sys
 import tempfile
 import time
 from contextlib import closing
@@ -19,6 +21,9 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from memory import WORK
+from memory_arms import Place, UnavailableError, opened, passages_of
+from memory_sets import Question
 from prometheus_client.parser import text_string_to_metric_families
 from service import SHARED, sidecar
 from store_speed import CLUSTERS, Corpus, fill, words_of_logs
@@ -31,6 +36,8 @@ from anamnesis_pipeline.store.base import Store
 RUNS_OF_WORDS = 200
 TOKENS = 100
 """Token vectors of a passage."""
+PEER_PASSAGES = 1_000
+"""What MemPalace holds: the time that it takes hardly grows with them."""
 
 
 def fill_vectors(store: Store, space: Space, passages: int) -> None:
@@ -51,10 +58,21 @@ def fill_vectors(store: Store, space: Space, passages: int) -> None:
 
 
 def fill_all(settings: Settings, words: list[str], passages: int) -> None:
-    """A memory of so many passages."""
+    """Make a memory of so many passages, unless it is there.
+
+    :raises SystemExit: the home holds another memory, or one that was not filled to its end.
+    """
+    filled = settings.home / "filled.txt"
+    if filled.exists() and filled.read_text(encoding="ascii") == str(passages):
+        return
+    if settings.database.exists():
+        sys.exit(
+            f"{settings.home} does not hold a whole memory of {passages:,} passages; delete it or name another --home"
+        )
     with closing(open_store(settings)) as store:
         texts, _ = fill(store, Corpus(words, seed=3), passages)
         fill_vectors(store, wanted_space(settings, store), len(texts))
+    filled.write_text(str(passages), encoding="ascii")
     print(f"{len(texts):,} passages")
 
 
@@ -69,6 +87,26 @@ def ask(base: str, questions: list[str], name: str, **body: object) -> None:
             reply.raise_for_status()
     cuts = statistics.quantiles(spent, n=20)
     print(f"{name:24} p50 {statistics.median(spent):6.1f} ms   p95 {cuts[18]:6.1f} ms   max {max(spent):6.1f} ms")
+
+
+def ask_in_turn(base: str, questions: list[str], settings: Settings) -> None:
+    """Print the times of a search per question here and in MemPalace, each first every other time, and their ratio."""
+    with closing(open_store(settings)) as store:
+        place = Place(base, store, settings, passages_of(store, PEER_PASSAGES), None, (), WORK.resolve())
+        with opened("anamnesis", place, {None}) as ours, opened("mempalace", place, {None}) as peer:
+            arms = {"anamnesis": ours, "mempalace": peer}
+            spent: dict[str, list[float]] = {name: [] for name in arms}
+            for number, question in enumerate(questions):
+                for name in sorted(arms, reverse=bool(number % 2)):
+                    arm = arms[name]
+                    if isinstance(arm, UnavailableError):
+                        sys.exit(f"{name} cannot be asked: {arm}")
+                    started = time.perf_counter()
+                    arm.ask(Question("", question, "", ()), gate=False)
+                    spent[name].append(1000 * (time.perf_counter() - started))
+    for name, times in spent.items():
+        print(f"{name:24} p50 {statistics.median(times):6.1f} ms   p95 {statistics.quantiles(times, n=20)[18]:6.1f} ms")
+    print(f"ratio of p50 {statistics.median(spent['anamnesis']) / statistics.median(spent['mempalace']):.2f}")
 
 
 def stages(base: str) -> None:
@@ -86,25 +124,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--home", type=Path, help="folder that keeps the memory (default: thrown away)")
+    parser.add_argument("--peer", action="store_true", help="ask MemPalace, too")
     args = parser.parse_args()
+    words = words_of_logs(SHARED / "data")
     lines = (SHARED / "bench/claude_qa/dev.jsonl").read_text(encoding="utf-8").splitlines()
     questions = [json.loads(line)["question"] for line in lines]
-    words = words_of_logs(SHARED / "data")
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(home=(args.home or Path(folder)) / "home")
-        if not settings.database.exists():
-            fill_all(settings, words, args.passages)
+        fill_all(settings, words, args.passages)
         print(f"database of {settings.database.stat().st_size / 2**20:,.0f} MiB")
-        starts = random.Random(5).sample(range(len(words) - 10), RUNS_OF_WORDS)
+        starts = random.Random(5).sample(range(len(words) - 10), 2 * RUNS_OF_WORDS)
+        runs = [" ".join(words[start : start + 10]) for start in starts]
         with sidecar(settings.home) as base:
             ask(base, questions, "questions, cold")
-            ask(base, [" ".join(words[start : start + 10]) for start in starts], "runs of ten words")
+            ask(base, runs[:RUNS_OF_WORDS], "runs of ten words")
             ask(base, questions, "questions again")
             stages(base)
             ask(base, questions, "one of 50 projects", project="project-7")
             ask(base, questions, "half the time", since="2026-02-05T00:00:00Z")
             ask(base, questions, "exact", mode="exact")
             ask(base, questions, "semantic", mode="semantic")
+            if args.peer:
+                ask_in_turn(base, runs[RUNS_OF_WORDS:], settings)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,12 @@ SHARED = Path(__file__).parents[2] / "shared"
 """Benchmark data and harnesses; not part of this repository."""
 
 
+def need_shared() -> None:
+    """End the program, with what is missing, if the shared data is not there."""
+    if not SHARED.is_dir():
+        sys.exit(f"No folder {SHARED}: it has the questions and logs that are measured")
+
+
 def free_port() -> int:
     """A port nobody listens on now."""
     with socket.socket() as probe:
@@ -63,12 +69,15 @@ def wait_for(url: str, timeout_s: float) -> float:
 
 
 def wait_embedded(base: str, timeout_s: float = 120) -> float:
-    """Seconds until everything that is stored has its vectors, or until the time is over."""
+    """Seconds until everything that is stored has its vectors.
+
+    :raises TimeoutError: it had not within the time.
+    """
     started = time.monotonic()
     while (waited := time.monotonic() - started) < timeout_s:
         with urllib.request.urlopen(f"{base}/ready", timeout=30) as reply:
             covered = json.load(reply)["coverage"]
         if covered["embedded"] >= covered["stored"]:
-            break
+            return waited
         time.sleep(0.2)
-    return waited
+    raise TimeoutError(f"Only {covered['embedded']} of {covered['stored']} texts have vectors after {timeout_s:.0f} s")

@@ -26,7 +26,7 @@ from typing import Any
 
 import httpx
 from claude_qa import index
-from service import SHARED, sidecar
+from service import SHARED, need_shared, sidecar
 
 from anamnesis_pipeline.settings import Settings
 
@@ -47,6 +47,7 @@ def read_prompts() -> list[dict[str, Any]]:
 
 def copy_logs(target: Path) -> None:
     """All shared sessions, without the compaction agents' files."""
+    need_shared()
     shutil.copytree(LOGS, target, ignore=shutil.ignore_patterns("agent-acompact-*"))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from service import need_shared
 
 from anamnesis_pipeline.model import Episode, EpisodeFilter, Passage, Space, Variant
 from anamnesis_pipeline.search.words import content_words
@@ -35,6 +36,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def words_of_logs(folder: Path) -> list[str]:
     """Every word of every text in the logs, in order."""
+    need_shared()
     words: list[str] = []
     for path in sorted(folder.rglob("*.jsonl")):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,14 +96,24 @@ def test_results_show_a_post_once() -> None:
     assert [hit["episodes"] for hit in shown] == [["e"], ["f"]]
 
 
-def test_default_sets_leave_out_what_is_held_out() -> None:
-    assert [name for name, each in sets.SETS.items() if not each.by_default] == [
-        "conclusions-held",
-        "temporal-held",
-        "short-held",
-        "reversals-held",
-    ]
-    assert {question.kind for question in sets.over_logs(sets.DATA / "short.jsonl", "dev")} >= {"topic"}
+def test_both_halves_of_a_set_share_no_question() -> None:
+    for name in ("conclusions", "temporal", "short"):
+        halves = [{each.text for each in sets.SETS[half].questions()} for half in (name, f"{name}-held")]
+        assert all(halves)
+        assert not halves[0] & halves[1]
+
+
+def test_only_reversals_can_be_asked_without_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = importlib.import_module("service")
+    monkeypatch.setattr(service, "SHARED", tmp_path / "none")
+    monkeypatch.setattr(memory, "measure", lambda *_: None)
+    common = ["memory.py", "--results", str(tmp_path), "--page", str(tmp_path / "page.md"), "--sets"]
+    monkeypatch.setattr(sys, "argv", [*common, "reversals", "reversals-held"])
+    memory.main()
+    assert (tmp_path / "page.md").exists()
+    monkeypatch.setattr(sys, "argv", [*common, "reversals", "sessions"])
+    with pytest.raises(SystemExit, match=f"No folder {tmp_path / 'none'}"):
+        memory.main()
 
 
 def meta(arm: str, **more: Any) -> dict[str, Any]:
@@ -160,6 +171,44 @@ def test_result_files_are_kept_unless_they_lack_a_question(tmp_path: Path) -> No
     write(tmp_path, "sessions", "bm25", meta("bm25"), row(1))
     assert memory.held(path, asked[:1])
     assert not memory.held(path, asked)
+    write(tmp_path, "sessions", "bm25", meta("bm25", reason="pip failed"))
+    assert not memory.held(path, asked[:1])
+
+
+def test_an_index_of_other_code_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in memory.READING:
+        (tmp_path / "anamnesis_pipeline" / package).mkdir(parents=True)
+    code = tmp_path / "anamnesis_pipeline/parsing/cut.py"
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    found = []
+    for text in ("SIZE = 1", "SIZE = 2", "SIZE = 1"):
+        code.write_text(text, encoding="utf-8")
+        memory.reading.cache_clear()
+        found.append(memory.reading())
+    memory.reading.cache_clear()
+    assert found[0] == found[2] != found[1]
+
+
+def test_page_says_when_arms_are_of_different_runs(tmp_path: Path) -> None:
+    write(tmp_path, "sessions", "bm25", meta("bm25"), row(1))
+    write(tmp_path, "sessions", "anamnesis", meta("anamnesis"), row(1))
+    assert "not all asked in one run" not in page.page_of(tmp_path)
+    write(tmp_path, "sessions", "bm25", meta("bm25", commit="def"), row(1))
+    assert "not all asked in one run" in page.page_of(tmp_path)
+
+
+def test_a_peer_that_has_ended_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = tmp_path / "memory_peer.py"
+    peer.write_text("import sys\nprint('{}', flush=True)\nsys.stdin.readline()\nsys.exit('no memory left')\n")
+    monkeypatch.setattr(arms, "HERE", tmp_path)
+    monkeypatch.setattr(arms, "peers_python", lambda _: sys.executable)
+    ended = arms.Peer(arms.Place("", None, None, [], None, [], tmp_path), set(), "mempalace")
+    try:
+        for _ in range(3):  # the last ones write to a closed pipe
+            with pytest.raises(arms.UnavailableError, match="no memory left"):
+                ended.ask(sets.Question("q", "?", "k", ()), False)
+    finally:
+        ended.close()
 
 
 class Fake:
