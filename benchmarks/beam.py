@@ -1,6 +1,6 @@
 """BEAM without an LLM: are the messages that a probing question is about among the first results?
 
-    python benchmarks/beam.py FOLDER [--out ROWS] [--limit N]
+    python benchmarks/beam.py FOLDER [--out ROWS] [--limit N] [--fresh]
 
 FOLDER is `chats/100K`, `500K`, `1M` or `10M` of https://github.com/mohammadtavakoli78/BEAM: a folder for each chat,
 with `chat.json` (or the shorter `chat_trunecated.json`, which the authors ask where there is one): batches of turns of
@@ -10,8 +10,6 @@ answer, in lists or by name. A batch counts as a session. Ids that several messa
 golds. Questions without golds, as those for abstention, are left out.
 """
 
-import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from chats import Asked, Chat, Message, report, run
+from chats import Asked, Chat, Message, arguments, facts, loaded, readable, report, run
 
 START = datetime(2024, 1, 1)
 """The day of messages before the first that names one."""
@@ -59,9 +57,9 @@ def ids_in(value: Any) -> list[int]:
 
 def chat_of(folder: Path) -> Chat:
     """Return one chat with its questions."""
-    chat = next(path for name in ("chat_trunecated.json", "chat.json") if (path := folder / name).exists())
-    probing = json.loads((folder / "probing_questions/probing_questions.json").read_text(encoding="utf-8"))
-    messages, by_number = messages_of(json.loads(chat.read_text(encoding="utf-8")))
+    shorter = folder / "chat_trunecated.json"
+    probing = loaded(folder / "probing_questions/probing_questions.json")
+    messages, by_number = messages_of(loaded(shorter if shorter.exists() else folder / "chat.json"))
     questions = []
     for kind, asked in probing.items():
         for number, row in enumerate(asked):
@@ -76,22 +74,20 @@ def chat_of(folder: Path) -> Chat:
 
 
 def chats_of(folder: Path) -> Iterator[Chat]:
-    """Yield the chats in the order of their numbers."""
+    """Yield the chats in the order of their numbers; exit with a sentence at one that is not of this form."""
     places = [path.parents[1] for path in folder.glob("*/probing_questions/probing_questions.json")]
     for place in sorted(places, key=lambda path: (not path.name.isdigit(), path.name.zfill(9))):
-        yield chat_of(place)
+        with readable(place):
+            chat = chat_of(place)
+        yield chat
 
 
 def main() -> None:
     """Store, ask, report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, metavar="FOLDER", help="chats/100K of the repository")
-    parser.add_argument("--out", type=Path, default=Path("beam.jsonl"), help="rows (default: %(default)s)")
-    parser.add_argument("--limit", type=int, help="ask at most N questions now")
-    args = parser.parse_args()
+    args = arguments("beam", __doc__, "FOLDER", "chats/100K of the repository")
     if not any(args.data.glob("*/probing_questions/probing_questions.json")):
         sys.exit(f"No chats in {args.data}. Clone https://github.com/mohammadtavakoli78/BEAM and name its chats/100K")
-    report(run(chats_of(args.data), args.out, args.limit))
+    report(run(chats_of(args.data), args.out, facts("beam", args.data), args.limit, args.fresh))
 
 
 if __name__ == "__main__":

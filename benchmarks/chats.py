@@ -1,25 +1,35 @@
 """Recall over long chats: each chat is stored in an empty memory, a message an episode, and asked for by its questions.
 
-Used by longmemeval.py and beam.py, which read the data. A row of the result file is one question: `id`, `kind`, `ranks`
-(of each message that answers its rank among the first ten; null: not found), `session_ranks` (of each session that
-answers its rank among the distinct sessions of the first 50 results), `sessions` (their ids, best first), `results`,
-`tokens` (characters / 4 of the first five) and `ms` (of the search for ten, at the client). A file that holds a
-question already is added to, so that a run can be broken off.
+Used by longmemeval.py and beam.py, which read the data. The result file has JSON lines: first `{"meta": facts}`, then a
+row for each question: `id`, `kind`, `ranks` (of each message that answers its rank among the first ten; null: not
+found), `session_ranks` (of each session that answers its rank among the distinct sessions of the first 50 results),
+`sessions` (their ids, best first), `results`, `tokens` (characters / 4 of the first five) and `ms` (of the search for
+ten, at the client). Each row is written when it is known, and a file of the same data, commit and model is added to,
+so that a run can be broken off.
 """
 
+import argparse
+import hashlib
 import json
+import os
+import platform
 import re
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 from memory_scores import DEPTH, Row, first, interval, percentile, ranks_of
-from service import sidecar, wait_embedded
+from service import commit, sidecar, wait_embedded
+
+from anamnesis_pipeline.settings import Settings
 
 SESSION_DEPTH = 50
 """Results whose sessions are ranked."""
@@ -60,9 +70,88 @@ class Chat:
     questions: Sequence[Asked]
 
 
-def run(chats: Iterable[Chat], out: Path, limit: int | None) -> list[Row]:
-    """Ask the first `limit` questions that the result file lacks, add their rows, and return all rows."""
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+def arguments(benchmark: str, about: str | None, metavar: str, example: str) -> argparse.Namespace:
+    """Return what the command line says: `data`, `out` (if not named: after benchmark and data), `limit`, `fresh`."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, metavar=metavar, help=example)
+    parser.add_argument("--out", type=Path, help=f"rows (default: {benchmark}-NAME.jsonl, with the name of {metavar})")
+    parser.add_argument("--limit", type=int, help="ask at most N questions now")
+    parser.add_argument("--fresh", action="store_true", help="ask again what --out holds already")
+    args = parser.parse_args()
+    args.out = args.out or Path(f"{benchmark}-{name_of(args.data)}.jsonl")
+    return args
+
+
+def name_of(data: Path) -> str:
+    """Return the name of a file without `.json`, or of a folder; of a link its own, not its target's."""
+    return Path(os.path.abspath(data)).name.removesuffix(".json")
+
+
+@contextmanager
+def readable(what: object) -> Iterator[None]:
+    """Exit with a sentence about `what` if what is read inside is missing or not of the form expected."""
+    try:
+        yield
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        why = f"no {error} in it" if isinstance(error, KeyError) else error
+        sys.exit(f"Cannot use {what} ({why}): download it again, with `git lfs pull` if it is a pointer of Git LFS")
+
+
+def loaded(path: Path) -> Any:
+    """Return the JSON of a file; exit with a sentence if there is none."""
+    with readable(path):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def facts(benchmark: str, data: Path) -> dict[str, str]:
+    """Return what is measured, when and with what; `sha256` is of the file, or of all JSON files of the folder."""
+    digest = hashlib.sha256()
+    for path in [data] if data.is_file() else sorted(data.rglob("*.json")):
+        digest.update(str(path.relative_to(data)).encode())
+        with readable(path), path.open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return {
+        "benchmark": benchmark,
+        "data": name_of(data),
+        "sha256": digest.hexdigest()[:16],
+        "commit": commit(),
+        "model": Settings().model,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+    }
+
+
+def rows_of(out: Path, meta: dict[str, str]) -> list[Row]:
+    """Return the rows of a result file, and cut off a last line that a killed run left unfinished.
+
+    Exit with a sentence if it is no result file, or differs from `meta` in more than date and Python.
+    """
+    held = out.read_bytes() if out.exists() else b""
+    if not held:
+        return []
+    whole = held[: held.rfind(b"\n") + 1]
+    instead = "name another --out, or ask all again with --fresh"
+    try:
+        head, *rows = map(json.loads, whole.splitlines())
+        before = {key: head["meta"].get(key) for key in meta}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        sys.exit(f"{out} is not a result file that says what was measured: {instead}")
+    other = [key for key in meta if before[key] != meta[key] and key not in ("date", "python")]
+    if other:
+        told = ", ".join(f"{key} {before[key]} (now {meta[key]})" for key in other)
+        sys.exit(f"{out} was measured with {told}: {instead}")
+    os.truncate(out, len(whole))
+    return rows
+
+
+def run(
+    chats: Iterable[Chat], out: Path, meta: dict[str, str], limit: int | None = None, fresh: bool = False
+) -> list[Row]:
+    """Ask the first `limit` questions that the result file lacks (fresh: of all), add their rows, return all rows.
+
+    :param meta: the facts; a file that has others ends the run with a sentence, unless `fresh`.
+    """
+    rows = [] if fresh else rows_of(out, meta)
     known, left = {row["id"] for row in rows}, limit
     out.parent.mkdir(parents=True, exist_ok=True)
     for chat in chats:
@@ -73,11 +162,13 @@ def run(chats: Iterable[Chat], out: Path, limit: int | None) -> list[Row]:
             tempfile.TemporaryDirectory() as folder,
             sidecar(Path(folder) / "home") as base,
             httpx.Client(base_url=base, timeout=120, trust_env=False) as client,
-            out.open("a", encoding="utf-8") as file,
+            out.open("a" if rows else "w", encoding="utf-8") as file,
         ):
             store(client, chat.messages)
             wait_embedded(base, 1_200)
             search(client, "hello, how are you?", DEPTH)
+            if not rows:
+                file.write(json.dumps({"meta": meta}, ensure_ascii=False) + "\n")
             for question in missing:
                 row = ask(lambda text, k: search(client, text, k), chat, question)
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
 """LongMemEval without an LLM: are the sessions and messages that answer among the first results?
 
-    python benchmarks/longmemeval.py FILE [--out ROWS] [--limit N]
+    python benchmarks/longmemeval.py FILE [--out ROWS] [--limit N] [--fresh]
 
 FILE is `longmemeval_s_cleaned.json`, `longmemeval_s.json` or another file of that form, from
 https://github.com/xiaowu0162/LongMemEval: a list of questions, each with its own history (`haystack_sessions`, lists of
@@ -10,20 +10,18 @@ retrieval. All messages are stored, the assistant's, too. `any@5` of sessions is
 is the authors' recall_all.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from chats import Asked, Chat, Message, report, run
+from chats import Asked, Chat, Message, arguments, facts, loaded, readable, report, run
 
 
 def instant(date: str, second: int) -> str:
     """Return a date such as `2023/05/30 (Tue) 20:42`, so many seconds later, as ISO 8601."""
-    day, *_, time = date.split()
+    day, time = date.partition(" ")[0], date.rpartition(" ")[2]
     return f"{(datetime.strptime(f'{day} {time}', '%Y/%m/%d %H:%M') + timedelta(seconds=second)).isoformat()}Z"
 
 
@@ -48,22 +46,24 @@ def chat_of(item: dict[str, Any]) -> Chat:
 
 
 def chats_of(path: Path) -> Iterator[Chat]:
-    """Yield the questions that have an answer."""
-    for item in json.loads(path.read_text(encoding="utf-8")):
-        if not item["question_id"].endswith("_abs"):
-            yield chat_of(item)
+    """Yield the questions that have an answer; exit with a sentence at a file or question that is not of this form."""
+    items = loaded(path)
+    if not isinstance(items, list):
+        sys.exit(f"Cannot use {path}: it is not a list of questions, as longmemeval_s_cleaned.json is; name that file")
+    for number, item in enumerate(items, 1):
+        with readable(f"question {number} of {path}"):
+            if item["question_id"].endswith("_abs"):
+                continue
+            chat = chat_of(item)
+        yield chat
 
 
 def main() -> None:
     """Store, ask, report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, metavar="FILE", help="longmemeval_s_cleaned.json")
-    parser.add_argument("--out", type=Path, default=Path("longmemeval.jsonl"), help="rows (default: %(default)s)")
-    parser.add_argument("--limit", type=int, help="ask at most N questions now")
-    args = parser.parse_args()
+    args = arguments("longmemeval", __doc__, "FILE", "longmemeval_s_cleaned.json")
     if not args.data.is_file():
         sys.exit(f"No file {args.data}. Download longmemeval_s_cleaned.json: https://github.com/xiaowu0162/LongMemEval")
-    report(run(chats_of(args.data), args.out, args.limit))
+    report(run(chats_of(args.data), args.out, facts("longmemeval", args.data), args.limit, args.fresh))
 
 
 if __name__ == "__main__":

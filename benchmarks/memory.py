@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,14 +30,11 @@ from memory_arms import ARMS, Arm, Place, UnavailableError, opened, passages_of,
 from memory_page import page_of
 from memory_scores import Row, ranks_of
 from memory_sets import SETS, Corpus, Question, QuestionSet, hits, widened
-from service import need_shared, sidecar
+from service import PAGE, RESULTS, ROOT, commit, need_shared, sidecar
 
 from anamnesis_pipeline.services.wiring import open_store
 from anamnesis_pipeline.settings import Settings
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks/results"
-PAGE = ROOT / "docs/benchmarks.md"
 WORK = ROOT / ".bench-memory"
 WARM_UP = Question("warm-up", "hello, how are you?", "", ())
 READ = 5
@@ -215,19 +211,6 @@ def facts(args: argparse.Namespace, questions: QuestionSet, beside: Sequence[str
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
     }
-
-
-@functools.cache
-def commit() -> str:
-    """Return the commit of the working tree when it is first asked for, with `+` if it has changes; what is measured
-    here does not count.
-    """
-    changes = ["status", "--porcelain", "--", ".", f":!{RESULTS.relative_to(ROOT)}", f":!{PAGE.relative_to(ROOT)}"]
-    head, changed = (
-        subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False).stdout.strip()
-        for words in (["rev-parse", "--short=12", "HEAD"], changes)
-    )
-    return f"{head}{'+' if changed else ''}" or "unknown"
 
 
 @functools.cache

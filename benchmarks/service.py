@@ -1,5 +1,6 @@
-"""Starts a sidecar on a free port and a home of its own, for the benchmarks that talk HTTP."""
+"""What benchmarks share: a sidecar on a free port with a home of its own, the shared data, the commit measured."""
 
+import functools
 import json
 import os
 import socket
@@ -12,7 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SHARED = Path(__file__).parents[2] / "shared"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
+PAGE = ROOT / "docs/benchmarks.md"
+SHARED = ROOT.parent / "shared"
 """Benchmark data and harnesses; not part of this repository."""
 
 
@@ -20,6 +24,22 @@ def need_shared() -> None:
     """End the program, with what is missing, if the shared data is not there."""
     if not SHARED.is_dir():
         sys.exit(f"No folder {SHARED}: it has the questions and logs that are measured")
+
+
+@functools.cache
+def commit() -> str:
+    """Return the commit of the working tree when it is first asked for, with `+` if its files have changes; what is
+    measured here does not count.
+    """
+    results = [f":!{path.relative_to(ROOT)}" for path in (RESULTS, PAGE)]
+    head, changed = (
+        subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False).stdout.strip()
+        for words in (
+            ["rev-parse", "--short=12", "HEAD"],
+            ["status", "--porcelain", "--untracked-files=no", "--", ".", *results],
+        )
+    )
+    return f"{head}{'+' if changed else ''}" or "unknown"
 
 
 def free_port() -> int:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,22 @@ FIXTURES = Path(__file__).parents[1] / "fixtures/chats"
 beam = importlib.import_module("beam")
 chats = importlib.import_module("chats")
 longmemeval = importlib.import_module("longmemeval")
+
+
+META = {"benchmark": "beam", "data": "100K", "sha256": "aa", "commit": "c1", "model": "m", "date": "d", "python": "3"}
+
+
+def lines_of(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory that finds nothing."""
+    monkeypatch.setattr(chats, "sidecar", lambda home: nullcontext("http://localhost"))
+    monkeypatch.setattr(chats, "store", lambda client, messages: None)
+    monkeypatch.setattr(chats, "wait_embedded", lambda base, timeout_s: 0)
+    monkeypatch.setattr(chats, "search", lambda client, text, k: [])
 
 
 def test_longmemeval_questions_have_their_sessions_and_messages() -> None:
@@ -69,13 +86,127 @@ def test_shares_tell_any_from_all() -> None:
     assert chats.shares(rows, 10) == (1, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("runner", "data", "out"),
+    [
+        (beam, FIXTURES / "beam", "beam-beam.jsonl"),
+        (longmemeval, FIXTURES / "longmemeval.json", "longmemeval-longmemeval.jsonl"),
+    ],
+)
+@pytest.mark.usefixtures("no_service")
+def test_result_file_is_named_after_its_data(
+    runner: Any, data: Path, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["runner", str(data)])
+    runner.main()
+    head, *rows = lines_of(tmp_path / out)
+    assert head["meta"]["data"] == data.stem
+    assert len(rows) == 2
+
+
+def test_facts_tell_other_content_of_the_same_name_apart(tmp_path: Path) -> None:
+    for folder, content in (("a", "[]"), ("b", "{}"), ("c", "[]")):
+        (tmp_path / folder / "100K/1").mkdir(parents=True)
+        (tmp_path / folder / "100K/1/chat.json").write_text(content)
+    one, other, same = (chats.facts("beam", tmp_path / folder / "100K") for folder in "abc")
+    assert one["sha256"] == same["sha256"] != other["sha256"]
+    assert one["data"] == other["data"] == "100K"
+
+
+@pytest.mark.parametrize(("key", "value"), [("data", "500K"), ("sha256", "bb"), ("commit", "c2"), ("model", "n")])
+@pytest.mark.usefixtures("no_service")
+def test_run_refuses_rows_of_something_else(key: str, value: str, tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    before = chats.run(beam.chats_of(FIXTURES / "beam"), out, META)
+    with pytest.raises(SystemExit, match=rf"rows\.jsonl .*{key} {META[key]} \(now {value}\): .*--out.*--fresh"):
+        chats.run(beam.chats_of(FIXTURES / "beam"), out, META | {key: value})
+    assert lines_of(out) == [{"meta": META}, *before]
+    assert chats.run(beam.chats_of(FIXTURES / "beam"), out, META | {"date": "e", "python": "4"}) == before
+
+
+@pytest.mark.usefixtures("no_service")
+def test_fresh_run_asks_all_again(tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    chats.run(beam.chats_of(FIXTURES / "beam"), out, META)
+    other = META | {"commit": "c2"}
+    rows = chats.run(beam.chats_of(FIXTURES / "beam"), out, other, limit=1, fresh=True)
+    assert lines_of(out) == [{"meta": other}, *rows]
+    assert len(rows) == 1
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+@pytest.mark.usefixtures("no_service")
+def test_row_cut_by_a_kill_is_asked_again(kept: int, tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    chats.run(beam.chats_of(FIXTURES / "beam"), out, META)
+    lines = out.read_bytes().splitlines(keepends=True)
+    out.write_bytes(b"".join(lines[: 1 + kept]) + lines[1 + kept][:20])
+    rows = chats.run(beam.chats_of(FIXTURES / "beam"), out, META)
+    assert lines_of(out) == [{"meta": META}, *rows]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("content", ['{"id": "a row without facts before it"}\n', "[1, 2]", "no JSON\n"])
+def test_file_without_facts_is_left_as_it_is(content: str, tmp_path: Path) -> None:
+    out = tmp_path / "rows.jsonl"
+    out.write_text(content)
+    with pytest.raises(SystemExit, match=r"rows\.jsonl is not a result file"):
+        chats.run([], out, META)
+    assert out.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:ab\n", r"data\.json .*git lfs pull"),
+        ('{"question_id": "q1"}', r"data\.json: it is not a list of questions"),
+        ('[{"question_id": "q_abs"}, {"question_id": "q1"}]', r"question 2 of .*no 'haystack_session_ids' in it"),
+        ("[7]", r"question 1 of .*data\.json"),
+    ],
+)
+def test_longmemeval_says_what_is_wrong_with_a_file(content: str, told: str, tmp_path: Path) -> None:
+    data = tmp_path / "data.json"
+    data.write_text(content)
+    with pytest.raises(SystemExit, match=told):
+        list(longmemeval.chats_of(data))
+
+
+@pytest.mark.parametrize("date", ["", "2023/05/30", "2023/05/30 (Tue) 20.42"])
+def test_longmemeval_names_the_question_of_a_bad_date(date: str, tmp_path: Path) -> None:
+    items = json.loads((FIXTURES / "longmemeval.json").read_text(encoding="utf-8"))
+    items[1]["haystack_dates"][0] = date
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps(items))
+    with pytest.raises(SystemExit, match=r"question 2 of .*time data '.*' does not match"):
+        list(longmemeval.chats_of(data))
+
+
+@pytest.mark.parametrize(
+    ("chat", "told"),
+    [
+        (None, r"1/chat\.json \(.*No such file"),
+        ("[{", r"1/chat\.json \(Expecting"),
+        ('[{"batch_number": 1, "turns": [[{"id": 0}]]}]', r"1 \(no 'role' in it\)"),
+    ],
+)
+def test_beam_says_what_is_wrong_with_a_chat(chat: str | None, told: str, tmp_path: Path) -> None:
+    (tmp_path / "1/probing_questions").mkdir(parents=True)
+    (tmp_path / "1/probing_questions/probing_questions.json").write_text("{}")
+    if chat is not None:
+        (tmp_path / "1/chat.json").write_text(chat)
+    with pytest.raises(SystemExit, match=told):
+        list(beam.chats_of(tmp_path))
+
+
 @pytest.mark.e2e
 def test_runner_asks_a_real_service_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "rows.jsonl"
     data = FIXTURES / "longmemeval.json"
-    assert len(chats.run(longmemeval.chats_of(data), out, 1)) == 1
-    rows = chats.run(longmemeval.chats_of(data), out, None)
-    assert [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] == rows
+    meta = chats.facts("longmemeval", data)
+    assert len(chats.run(longmemeval.chats_of(data), out, meta, 1)) == 1
+    rows = chats.run(longmemeval.chats_of(data), out, meta)
+    assert lines_of(out) == [{"meta": meta}, *rows]
     assert [(row["id"], sorted(row["session_ranks"])) for row in rows] == [("q1", [1]), ("q2", [1, 2])]
     chats.report(rows)
     assert "any@5" in capsys.readouterr().out
