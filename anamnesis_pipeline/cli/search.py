@@ -158,7 +158,8 @@ def _search_store(settings: Settings, body: Mapping[str, Any], reason: str) -> t
     try:
         asked = SearchIn.model_validate(dict(body))
     except ValidationError as exc:
-        problems = "; ".join(f"{error['path']}: {error['message']}" for error in field_errors(exc.errors()))
+        found = field_errors(exc.errors())  # one about several fields has no path
+        problems = "; ".join(": ".join(filter(None, (error["path"], error["message"]))) for error in found)
         raise GiveUp(f"the question is refused: {problems}") from exc
     question = asked.question()
     semantic = question.mode is Mode.SEMANTIC
