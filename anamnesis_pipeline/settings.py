@@ -278,6 +278,16 @@ class Ranking(BaseModel):
     routine: Factor = Field(_MEASURED.routine, description="Factor for exchanges below the value filter")
     priority: Factor = Field(_MEASURED.priority, description="Factor for the tags `critical` and `correction`")
     merged: Factor = Field(_MEASURED.merged, description="Factor for an episode that was merged from others")
+    named_time: Factor = Field(_MEASURED.named_time, description="Factor for text of the time that a question names")
+    named_speaker: Factor = Field(
+        _MEASURED.named_speaker, description="Factor for posted turns of a speaker that a question names"
+    )
+    voices: float = Field(
+        _MEASURED.voices,
+        ge=0,
+        le=3,
+        description="How much it counts whether a person, Claude or a tool said it in a log; 0: not at all",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -12,8 +12,6 @@ from anamnesis_pipeline.store.memory_layers import AGING, layer_of
 
 CORRECTION = "correction"
 PRIORITY_TAGS = frozenset({"critical", CORRECTION})
-TIME_FACTOR = 2.0
-"""Of an episode of the time that the question names (benchmarks/ranking.md)."""
 DECAY_WEIGHTS = {Decay.ADDITIVE: 0.3}
 """How much age counts where a query does not say; 0.5 for the other forms."""
 NEAR = timedelta(minutes=3)
@@ -30,7 +28,7 @@ def factors_of(
     found = {"trust": trust_factor(head, profile.curated, profile.chat)}
     if times is not None and _is_within(head, times):
         nearness = 0.0 if times.moment is None else math.exp(-abs(head.timestamp - times.moment) / NEAR)
-        found["time"] = TIME_FACTOR * (1 + nearness)
+        found["time"] = profile.named_time * (1 + nearness)
     is_client = head.source in RESERVED_SOURCES  # the value in its metadata is the client's, not our judgement
     value = None if is_client else head.metadata.get("value")
     if isinstance(value, int | float) and value < least_value:

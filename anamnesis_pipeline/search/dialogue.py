@@ -9,12 +9,10 @@ from anamnesis_pipeline.parsing.text.transcripts import Voice
 
 POSTED = "direct"
 """Source of posted episodes. The chat's own turns and documents have no speaker labels."""
-SPEAKER_FACTOR = 1.7
-"""Factor for turns whose speaker the question names. By a conditional logit over
-LoCoMo's development conversations, as ASKS_FACTOR (benchmarks/ranking.md).
-"""
 ASKS_FACTOR = 0.8
-"""On the score of a question: the answer comes behind it."""
+"""On the score of a question: the answer comes behind it. By a conditional logit over LoCoMo's development
+conversations (benchmarks/ranking.md).
+"""
 _LABEL = re.compile(
     r"^[ \t]*(?:[-*>][ \t]+)?(?:\[[^\]\n]{1,30}\][ \t]*)?\*{0,2}(\w[\w'’.-]*(?: \w[\w'’.-]*){0,2})\*{0,2}:\*{0,2}\s",
     re.MULTILINE,
@@ -51,17 +49,18 @@ def speaks(text: str, asked: Collection[str]) -> bool:
     return any(name in asked for name in names if len(name) >= SHORTEST_NAME and name not in STOP_WORDS)
 
 
-def dialogue_factors(head: EpisodeHead, text: str, asked: Collection[str]) -> dict[str, float]:
+def dialogue_factors(head: EpisodeHead, text: str, asked: Collection[str], named: float) -> dict[str, float]:
     """Return name of a factor -> factor, for those that apply to a posted passage with speaker labels.
 
     :param asked: the words of the question, as returned by `words_of`.
+    :param named: the factor for turns whose speaker the question names.
     """
     turns = len(speakers_of(text)) if head.source == POSTED else 0
     if not turns:
         return {}
     found = {}
     if speaks(text, asked):
-        found["speaker"] = SPEAKER_FACTOR
+        found["speaker"] = named
     if turns == 1 and text.rstrip().endswith("?") and not _ABOUT_QUESTIONS & {*asked}:
         found["asks"] = ASKS_FACTOR
     return found

@@ -400,7 +400,7 @@ class Engine:
                 concluded = each.passage.passage_id in ranked.told.concluded  # never routine, even if short
                 least_value = -math.inf if concluded else question.least_value
                 factors = factors_of(each.episode, least_value, question.times, profile)
-                factors |= dialogue_factors(each.episode, each.passage.passage.text, asked)
+                factors |= dialogue_factors(each.episode, each.passage.passage.text, asked, profile.named_speaker)
             score = aged(each.score * math.prod(factors.values(), start=1.0), each.episode, profile, question.now)
             weighed.append(replace(each, score=score, factors=factors))
         curated = profile.curated_first

@@ -64,6 +64,14 @@ class Profile:
     priority: float = 1.5
     merged: float = 1.2
     """Factor for an episode that was merged from others."""
+    named_time: float = 2.0
+    """Factor for an episode of the time that the question names."""
+    named_speaker: float = 1.7
+    """Factor for posted turns whose speaker the question names, by a conditional logit over LoCoMo's development
+    conversations.
+    """
+    voices: float = 1.0
+    """Exponent of the factors by whose words a passage of a transcript holds (`dialogue.voice_factors`)."""
     decay: Decay = Decay.NONE
     decay_weight: float | None = None
     """How much age counts, in [0, 1]; None: as much as the form of `decay` has it."""

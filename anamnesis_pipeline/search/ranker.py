@@ -114,7 +114,8 @@ class Ranker:
             scores = with_neighbours(scores, profile.neighbours, heads, episode_of)
         told = Told()
         if profile.boosts and question.query.mode is not Mode.EXACT:
-            told = self._told(question.query.text, scores, episode_of, heads, 1.0 if late else WITHOUT_LATE)
+            exponent = profile.voices * (1.0 if late else WITHOUT_LATE)
+            told = self._told(question.query.text, scores, episode_of, heads, exponent)
         scores = {key: score * told.factors.get(key, 1.0) for key, score in scores.items()}
         evidence = self._evidence(question, rankings)
         sure = confidence(evidence, question.level) if evidence is not None and question.level is not None else None

@@ -148,5 +148,5 @@ def test_search_inside_private_project_finds_it(tmp_path: Path, monkeypatch: pyt
 def test_a_refused_question_is_told_without_an_empty_path(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANAMNESIS_PORT", "1")
     body = {"query": "ports", "mode": "exact", "lists": ["words_text"]}
-    with pytest.raises(GiveUp, match="^the question is refused: mode exact asks "):
+    with pytest.raises(GiveUp, match=r"^the question is refused: mode exact asks "):
         search.search(Settings(), body)

@@ -66,10 +66,10 @@ def posted(source: str = "direct") -> EpisodeHead:
     ],
 )
 def test_who_is_asked_about_counts_more_and_a_question_less(text: str, question: str, factors: list[str]) -> None:
-    found = dialogue_factors(posted(), text, words_of(question))
+    found = dialogue_factors(posted(), text, words_of(question), 1.7)
     assert sorted(found) == factors
     assert found.get("speaker", 2) > 1 > found.get("asks", 0.5)
-    assert dialogue_factors(posted("logs"), text, words_of(question)) == {}
+    assert dialogue_factors(posted("logs"), text, words_of(question), 1.7) == {}
 
 
 def test_the_answer_precedes_the_question_and_what_somebody_else_said(memory: Memory) -> None:
@@ -150,6 +150,25 @@ def test_what_was_written_to_be_read_counts_as_much_as_what_a_person_said(memory
     told = {hit.episode.episode_id: (hit.explanation or {})["stages"].get("voice") for hit in hits}
     said = round(1.58**0.5, 4)
     assert told == {prompt: said, post: said, document: said, code: None}
+
+
+@pytest.mark.parametrize(("voices", "factor"), [(0.0, None), (2.0, 1.58)])
+def test_voices_says_how_much_a_speaker_counts(memory: Memory, voices: float, factor: float | None) -> None:
+    logged(memory, SegmentKind.PROMPT, SAYS)
+    memory.engine = Engine(memory.store, embed_query, numbers=lambda: {"voices": voices})
+    (hit,) = memory.ask("zeppelin hangar door rust", min_score=0, explain=True).hits
+    assert (hit.explanation or {})["stages"].get("voice") == factor
+
+
+@pytest.mark.parametrize(
+    ("number", "stage", "question"),
+    [("named_speaker", "speaker", "Did Caroline see the lake?"), ("named_time", "time", "the lake in May 2026")],
+)
+def test_what_a_question_names_counts_as_much_as_is_set(memory: Memory, number: str, stage: str, question: str) -> None:
+    memory.add("Caroline: I saw the lake at dawn", timestamp=datetime(2026, 5, 3, tzinfo=UTC))
+    memory.engine = Engine(memory.store, embed_query, numbers=lambda: {number: 3.0})
+    (hit,) = memory.ask(question, min_score=0, explain=True).hits
+    assert (hit.explanation or {})["stages"]["factors"][stage] == 3.0
 
 
 def test_a_short_conclusion_is_no_routine(memory: Memory) -> None:
