@@ -35,13 +35,13 @@ WAYS = {"all": {}, "one of 50 projects": {"project": "project-7"}, "decay": {"de
 
 
 @contextmanager
-def server_of(store: str) -> Iterator[None]:
-    """Let services use this store; for `mongo` start a server."""
+def server_of(store: str, data: Path) -> Iterator[None]:
+    """Let services use this store; for `mongo` start a server that keeps what it holds in `data`."""
     os.environ["ANAMNESIS_STORE"] = store
     if store == "sqlite":
         yield
         return
-    command = [sys.executable, "-m", "anamnesis_tests.support.mongo_server"]
+    command = [sys.executable, "-m", "anamnesis_tests.support.mongo_server", "--data", str(data)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         os.environ["ANAMNESIS_MONGO_URI"] = server.stdout.readline().strip()
@@ -89,7 +89,7 @@ def main() -> None:
     starts = random.Random(5).sample(range(len(words) - 10), len(WAYS) * QUESTIONS)
     rows = []
     for episodes in args.episodes:
-        with tempfile.TemporaryDirectory() as folder, server_of(args.store):
+        with tempfile.TemporaryDirectory() as folder, server_of(args.store, Path(folder, "data")):
             settings = Settings(home=(args.home or Path(folder)) / str(episodes))
             fill_all(settings, words, PASSAGES_PER_EPISODE * episodes)
             with sidecar(settings.home, timeout_s=600) as base:
