@@ -132,6 +132,11 @@ def adopt_archive(store: Store, archive: Archive) -> AdoptReport:
                 if each.frames and not (present := _present(archive, each)).frames:
                     report.problems.append(f"{each.cursor.path} of {source.key}: its archived lines are missing")
                     continue
+                try:
+                    _read_whole(archive, present if each.frames else each)
+                except StoreCorrupt as exc:  # known to the store, it would stop the ingest of its source each time
+                    report.problems.append(f"{each.cursor.path} of {source.key}: {exc}")
+                    continue
                 taken.append(present if each.frames else each)
             if not taken:
                 continue
@@ -186,6 +191,16 @@ def _present(archive: Archive, file: ArchivedFile) -> ArchivedFile:
             return replace(file, frames=[])
         frames += found
     return replace(file, frames=frames)
+
+
+def _read_whole(archive: Archive, file: ArchivedFile) -> None:
+    """Read all archived lines of a file.
+
+    :raises StoreCorrupt: a frame is missing or damaged.
+    """
+    for frame in file.frames:
+        for _ in archive.lines(file.cursor.source, file.cursor.path, [frame]):
+            pass
 
 
 def _base_of(row: dict[str, object] | None) -> ArchiveBase | None:

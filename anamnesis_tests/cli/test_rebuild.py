@@ -186,6 +186,27 @@ def test_missing_file_and_damaged_catalog_are_problems_and_stop_nothing(home: Ho
         read_catalog(catalog)
 
 
+@pytest.mark.parametrize("at", [0, 40])
+def test_damaged_file_is_named_and_stops_no_other(home: Home, at: int) -> None:
+    home.say("What broke the walrus?", "The walrus broke by itself.")
+    home.say("And the otter?", "The otter is fine.", session=OTHER)
+    home.ingest()
+    source, log, before = home.source().key, (home.logs / LOG).read_bytes(), told(home)
+    damaged = home.archive.file_of(source, f"{SESSION}.jsonl", 0)
+    lose_store(home)
+    data = bytearray(damaged.read_bytes())
+    data[at : at + 12] = bytes(12)
+    damaged.write_bytes(data)
+    problem = f"{SESSION}.jsonl of {source}: archive file {damaged}, frame at byte 0"
+    assert problem in said("rebuild", "--from-archive")
+    reopen(home)
+    assert home.finds("otter")
+    assert not home.finds("walrus")
+    home.write([], LOG).write_bytes(log)  # that still exists
+    home.ingest()
+    assert told(home) == before
+
+
 def test_damaged_store_is_refused_with_what_to_do(home: Home) -> None:
     home.say("What broke the walrus?", "The walrus broke by itself.")
     home.ingest()
