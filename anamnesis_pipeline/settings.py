@@ -293,6 +293,8 @@ class Ranking(BaseModel):
     @classmethod
     def _known(cls, value: Any) -> Any:
         value = split_pairs(value)
+        if not isinstance(value, Mapping | cls):
+            raise ValueError("it has to be a table of numbers, e.g. ranking = {rrf_k = 40}")  # noqa: TRY004 - pydantic reports it
         if isinstance(value, Mapping) and (unknown := sorted(value.keys() - cls.model_fields.keys())):
             raise ValueError(f"{unknown[0]!r} is no number of the ranking; these are: {', '.join(cls.model_fields)}")
         return value

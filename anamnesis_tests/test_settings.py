@@ -91,6 +91,7 @@ def test_refused_value_names_its_setting(monkeypatch: pytest.MonkeyPatch, name: 
         ("log_roots = [1]", "config.toml: log_roots"),
         ("prot = 3010", "prot is not a setting; the settings are: allowed_hosts,"),
         ("[ranking]\nrrf = 3", "config.toml: ranking = .*'rrf' is no number of the ranking; these are: rrf_k, depth"),
+        ("ranking = 3", "config.toml: ranking = 3: it has to be a table of numbers, e.g. ranking = {rrf_k = 40}"),
         ("[ranking]\nrrf_k = 0", "config.toml: ranking.rrf_k = 0: .*greater than or equal to 1"),
         ("[ranking]\nfloor = nan", "config.toml: ranking.floor = nan: .*finite"),
         ("home = '/x'", "set ANAMNESIS_HOME instead"),

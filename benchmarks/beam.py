@@ -3,11 +3,11 @@
     python benchmarks/beam.py FOLDER [--out ROWS] [--limit N] [--fresh]
 
 FOLDER is `chats/100K`, `500K`, `1M` or `10M` of https://github.com/mohammadtavakoli78/BEAM: a folder for each chat,
-with `chat.json` (or the shorter `chat_trunecated.json`, which the authors ask where there is one): batches of turns of
-messages (`id`, `role`, `content`, at times `time_anchor`), for 10M in plans; and with
-`probing_questions/probing_questions.json`: lists of questions by kind, with `source_chat_ids`, ids of the messages that
-answer, in lists or by name. A batch counts as a session. Ids that several messages of a chat have are left out of the
-golds. Questions without golds, as those for abstention, are left out.
+with `chat.json` (or the shorter `chat_trunecated.json`, which the authors ask where there is one): batches
+(`batch_number`) of `turns` of messages (`id`, `role`, `content`, at times `time_anchor`), for 10M in plans; and with
+`probing_questions/probing_questions.json`: lists by kind of questions (`question`) with `source_chat_ids`, ids of the
+messages that answer, in lists or by name. A batch counts as a session. Ids that several messages of a chat have are
+left out of the golds. Questions without golds, as those for abstention, are left out.
 """
 
 import sys

@@ -4,8 +4,8 @@ Used by longmemeval.py and beam.py, which read the data. The result file has JSO
 row for each question: `id`, `kind`, `ranks` (of each message that answers its rank among the first ten; null: not
 found), `session_ranks` (of each session that answers its rank among the distinct sessions of the first 50 results),
 `sessions` (their ids, best first), `results`, `tokens` (characters / 4 of the first five) and `ms` (of the search for
-ten, at the client). Each row is written when it is known, and a file of the same data, commit and model is added to,
-so that a run can be broken off.
+ten, at the client). Each row is written when it is known, and a file of the same data, commit, models and numbers of
+the ranking is added to, so that a run can be broken off.
 """
 
 import argparse
@@ -75,11 +75,18 @@ def arguments(benchmark: str, about: str | None, metavar: str, example: str) -> 
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar=metavar, help=example)
     parser.add_argument("--out", type=Path, help=f"rows (default: {benchmark}-NAME.jsonl, with the name of {metavar})")
-    parser.add_argument("--limit", type=int, help="ask at most N questions now")
+    parser.add_argument("--limit", type=count, metavar="N", help="ask at most N questions now")
     parser.add_argument("--fresh", action="store_true", help="ask again what --out holds already")
     args = parser.parse_args()
     args.out = args.out or Path(f"{benchmark}-{name_of(args.data)}.jsonl")
     return args
+
+
+def count(text: str) -> int:
+    """Return a number of questions, at least 1, for argparse."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def name_of(data: Path) -> str:
@@ -103,8 +110,11 @@ def loaded(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def facts(benchmark: str, data: Path) -> dict[str, str]:
-    """Return what is measured, when and with what; `sha256` is of the file, or of all JSON files of the folder."""
+def facts(benchmark: str, data: Path) -> dict[str, Any]:
+    """Return what is measured, when and with what; `sha256` is of the file, or of all JSON files of the folder, and
+    `ranking` has the numbers that are not the defaults.
+    """
+    settings = Settings()
     digest = hashlib.sha256()
     for path in [data] if data.is_file() else sorted(data.rglob("*.json")):
         digest.update(str(path.relative_to(data)).encode())
@@ -115,13 +125,15 @@ def facts(benchmark: str, data: Path) -> dict[str, str]:
         "data": name_of(data),
         "sha256": digest.hexdigest()[:16],
         "commit": commit(),
-        "model": Settings().model,
+        "model": settings.model,
+        "rerank_model": settings.rerank_model,
+        "ranking": settings.ranking.changed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
     }
 
 
-def rows_of(out: Path, meta: dict[str, str]) -> list[Row]:
+def rows_of(out: Path, meta: dict[str, Any]) -> list[Row]:
     """Return the rows of a result file, and cut off a last line that a killed run left unfinished.
 
     Exit with a sentence if it is no result file, or differs from `meta` in more than date and Python.
@@ -145,7 +157,7 @@ def rows_of(out: Path, meta: dict[str, str]) -> list[Row]:
 
 
 def run(
-    chats: Iterable[Chat], out: Path, meta: dict[str, str], limit: int | None = None, fresh: bool = False
+    chats: Iterable[Chat], out: Path, meta: dict[str, Any], limit: int | None = None, fresh: bool = False
 ) -> list[Row]:
     """Ask the first `limit` questions that the result file lacks (fresh: of all), add their rows, return all rows.
 
@@ -239,10 +251,11 @@ def shares(rows: Sequence[Row], k: int) -> tuple[float, float]:
 
 
 def report(rows: Sequence[Row]) -> None:
-    """Print recall of messages and of sessions, over all questions and for each kind."""
+    """Print recall of messages and of sessions, over all questions and for each kind; exit with a sentence if there is
+    no question.
+    """
     if not rows:
-        print("no question was asked")
-        return
+        sys.exit("No question was asked: the data has none with an answer")
     kinds = dict.fromkeys(row["kind"] for row in rows)
     for level, key in (("messages", "ranks"), ("sessions", "session_ranks")):
         print(f"\n{level:<28}{'n':>5}{'any@5':>8}{'all@5':>8}{'any@10':>8}{'all@10':>8}{'MRR':>8}   95% of any@5")

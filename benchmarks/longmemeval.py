@@ -3,11 +3,11 @@
     python benchmarks/longmemeval.py FILE [--out ROWS] [--limit N] [--fresh]
 
 FILE is `longmemeval_s_cleaned.json`, `longmemeval_s.json` or another file of that form, from
-https://github.com/xiaowu0162/LongMemEval: a list of questions, each with its own history (`haystack_sessions`, lists of
-messages with `role` and `content`, `has_answer` where they answer; `haystack_session_ids`, `haystack_dates`) and
-`answer_session_ids`. Questions whose id ends in `_abs` have no answer and are left out, as the authors do for
-retrieval. All messages are stored, the assistant's, too. `any@5` of sessions is what others report as R@5; `all@5`
-is the authors' recall_all.
+https://github.com/xiaowu0162/LongMemEval: a list of questions (`question_id`, `question_type`, `question`), each with
+its own history (`haystack_sessions`, lists of messages with `role` and `content`, `has_answer` where they answer;
+`haystack_session_ids`, `haystack_dates`) and `answer_session_ids`. Questions whose id ends in `_abs` have no answer and
+are left out, as the authors do for retrieval. All messages are stored, the assistant's, too. `any@5` of sessions is
+what others report as R@5; `all@5` is the authors' recall_all.
 """
 
 import sys

@@ -199,7 +199,12 @@ def search(
         list[str] | None, typer.Option(help="Only what states this, e.g. decision; repeatable (any of them).")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", "--session-id", help="Only this session, by its id or a unique prefix.")
+        str | None,
+        typer.Option(
+            "--session",
+            "--session-id",
+            help="Only this session, by its id or a unique prefix of at least 4 characters.",
+        ),
     ] = None,
     decay_weight: Annotated[
         float | None, typer.Option(min=0, max=1, help="How much age counts: 0, not at all, to 1; default: not at all.")
@@ -333,7 +338,9 @@ def doctor(
 @app.command()
 def forget(
     ids: Annotated[list[str] | None, typer.Option("--id", help="Id of an episode; repeatable.")] = None,
-    session: Annotated[str | None, typer.Option(help="Id of a session, or a unique prefix.")] = None,
+    session: Annotated[
+        str | None, typer.Option(help="Id of a session, or a unique prefix of at least 4 characters.")
+    ] = None,
     project: Annotated[str | None, typer.Option(help="Name of a project.")] = None,
     path: Annotated[str | None, typer.Option(help="File or folder, also as hits name it (machine:/path).")] = None,
     machine: Annotated[

@@ -170,7 +170,9 @@ class SearchIn(BaseModel):
         list[TypeName],
         Field(max_length=12, description="Only what states one of these: posted so, or drawn by an LLM"),
     ] = []
-    session_id: Annotated[Name | None, Field(description="Only this session, by its id or a unique prefix")] = None
+    session_id: Annotated[
+        Name | None, Field(description="Only this session, by its id or a unique prefix of at least 4 characters")
+    ] = None
     as_of: Annotated[Time | None, Field(description="As the memory would have answered then")] = None
     layer: Annotated[
         list[LayerName],

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +17,17 @@ chats = importlib.import_module("chats")
 longmemeval = importlib.import_module("longmemeval")
 
 
-META = {"benchmark": "beam", "data": "100K", "sha256": "aa", "commit": "c1", "model": "m", "date": "d", "python": "3"}
+META = {
+    "benchmark": "beam",
+    "data": "100K",
+    "sha256": "aa",
+    "commit": "c1",
+    "model": "m",
+    "rerank_model": "",
+    "ranking": {},
+    "date": "d",
+    "python": "3",
+}
 
 
 def lines_of(path: Path) -> list[Any]:
@@ -114,15 +125,50 @@ def test_facts_tell_other_content_of_the_same_name_apart(tmp_path: Path) -> None
     assert one["data"] == other["data"] == "100K"
 
 
-@pytest.mark.parametrize(("key", "value"), [("data", "500K"), ("sha256", "bb"), ("commit", "c2"), ("model", "n")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("data", "500K"),
+        ("sha256", "bb"),
+        ("commit", "c2"),
+        ("model", "n"),
+        ("rerank_model", "r"),
+        ("ranking", {"rrf_k": 40}),
+    ],
+)
 @pytest.mark.usefixtures("no_service")
-def test_run_refuses_rows_of_something_else(key: str, value: str, tmp_path: Path) -> None:
+def test_run_refuses_rows_of_something_else(key: str, value: Any, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    before = chats.run(beam.chats_of(FIXTURES / "beam"), out, META)
-    with pytest.raises(SystemExit, match=rf"rows\.jsonl .*{key} {META[key]} \(now {value}\): .*--out.*--fresh"):
+    before, told = chats.run(beam.chats_of(FIXTURES / "beam"), out, META), f"{key} {META[key]} (now {value})"
+    with pytest.raises(SystemExit, match=rf"rows\.jsonl .*{re.escape(told)}: .*--out.*--fresh"):
         chats.run(beam.chats_of(FIXTURES / "beam"), out, META | {key: value})
     assert lines_of(out) == [{"meta": META}, *before]
     assert chats.run(beam.chats_of(FIXTURES / "beam"), out, META | {"date": "e", "python": "4"}) == before
+
+
+def test_facts_name_the_settings_that_change_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANAMNESIS_RANKING", "rrf_k=40")
+    monkeypatch.setenv("ANAMNESIS_RERANK_MODEL", "r")
+    meta = chats.facts("beam", tmp_path)
+    assert (meta["rerank_model"], meta["ranking"]) == ("r", {"rrf_k": 40})
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "x"])
+def test_limit_has_to_be_a_number_of_questions(
+    limit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["runner", str(FIXTURES / "beam"), "--limit", limit])
+    with pytest.raises(SystemExit):
+        beam.main()
+    assert "argument --limit" in capsys.readouterr().err
+
+
+def test_data_without_questions_ends_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data.json"
+    data.write_text("[]")
+    monkeypatch.setattr(sys, "argv", ["runner", str(data), "--out", str(tmp_path / "rows.jsonl")])
+    with pytest.raises(SystemExit, match="No question was asked"):
+        longmemeval.main()
 
 
 @pytest.mark.usefixtures("no_service")
