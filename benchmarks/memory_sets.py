@@ -58,8 +58,8 @@ class Corpus:
 
     name: str
     logs: tuple[str, ...] = ()
-    needs_shared: bool = True
     posts: Callable[[Sequence[Question]], list[Post]] = field(default=lambda _: [])
+    needs_shared: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,14 @@ def test_results_show_a_post_once() -> None:
     assert [hit["episodes"] for hit in shown] == [["e"], ["f"]]
 
 
+def test_every_gold_that_names_a_post_is_posted() -> None:
+    for name in ("notes", "reversals", "reversals-held"):
+        asked = sets.SETS[name].questions()
+        posted = {post.id for post in sets.SETS[name].corpus.posts(asked)}
+        assert asked
+        assert {gold["episode"] for question in asked for gold in question.golds} <= posted
+
+
 def test_both_halves_of_a_set_share_no_question() -> None:
     for name in ("conclusions", "temporal", "short"):
         halves = [{each.text for each in sets.SETS[half].questions()} for half in (name, f"{name}-held")]
