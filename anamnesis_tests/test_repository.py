@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 LARGEST_BYTES = 1 << 20
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".onnx", ".gguf", ".h5", ".npy", ".npz", ".ckpt"}
-MADE_UP_USERS = {"ann", "kim", "you", "anamnesis"}
+MADE_UP_USERS = {"ann", "kim", "mira", "you", "anamnesis"}
 MADE_UP_ADDRESSES = {"10.0.3.7", "10.1.2.3", "192.168.1.20"}
 """They stand in sentences that measure a model, and in examples."""
 
