@@ -6,7 +6,7 @@ Texts are made as in store_speed.py; vectors are clustered random ones in the re
 random, as many as real logs have (their content does not change what a search costs). `--home` keeps the memory for the
 next run. Queries are the questions of ../shared/bench/claude_qa and runs of ten words from the
 logs, each asked once, so that a word is new unless the corpus repeats it; then the questions again, filtered. `--peer`:
-then other runs of words are asked of this memory and of MemPalace in turn, which holds the first 1,000 passages.
+then other runs of words are asked in turn of this memory and of MemPalace, which holds some 1,000 of the passages.
 """
 
 import argparse

@@ -23,7 +23,7 @@ SHARED = ROOT.parent / "shared"
 def need_shared() -> None:
     """End the program, with what is missing, if the shared data is not there."""
     if not SHARED.is_dir():
-        sys.exit(f"No folder {SHARED}: it has the questions and logs that are measured")
+        sys.exit(f"No folder {SHARED}: put the questions and logs that are measured there")
 
 
 @functools.cache
